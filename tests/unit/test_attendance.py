@@ -364,7 +364,7 @@ def test_a_refusal_is_noted_and_the_next_request_follows() -> None:
 
 def test_nonsense_is_malformed_and_strangers_are_not_heard() -> None:
     hand = registered()
-    for kind in (Kind.TOLD, Kind.EPOCH, Kind.OUT, Kind.PING, Kind.SERVICE):
+    for kind in (Kind.TOLD, Kind.EPOCH, Kind.OUT, Kind.PING, Kind.LEADER):
         with pytest.raises(WireError):
             hand.say(kind, b"\xff" * 7)
     hand.say(Kind.OUT, encode_standing(NodeStanding(SERVICE, 99)), sender=0x1234)

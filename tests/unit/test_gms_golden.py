@@ -231,4 +231,4 @@ def test_a_signature_does_not_depend_on_the_order_and_counts() -> None:
 
 
 def test_what_concerns_the_service_is_membership_in_traces() -> None:
-    assert {detail_of(kind) for kind in range(Kind.WHO, Kind.OUT + 1)} == {"membership"}
+    assert {detail_of(kind) for kind in range(Kind.WHO, Kind.LEADER + 1)} == {"membership"}

@@ -97,6 +97,11 @@ class RegionDirectory:
             return self.names.look_up(request.names)
         return self.names.known(request.signature) if request.signature is not None else None
 
+    def has_later(self, member: Member) -> bool:
+        """Whether a later life of a node is registered."""
+        other = self._by_name.get(member.name)
+        return other is not None and self._nodes[other].member.life > member.life
+
     def touched_by(self, operation: EpochOperation) -> set[int]:
         """The regions whose views a request would change, as far as they exist."""
         what = operation.request.what
@@ -156,9 +161,9 @@ class RegionDirectory:
         member, state = request.member, self._nodes.get(node)
         if member is None or member.id != node or (state is not None and number <= state.request):
             return
+        if self.has_later(member):
+            return  # what is left of an earlier life
         other = self._by_name.get(member.name)
-        if other is not None and self._nodes[other].member.life > member.life:
-            return  # what is left of an earlier life; it hears that it is out
         taken = [each for each, known in self._nodes.items() if known.member.address == member.address]
         for former in dict.fromkeys([node, *([other] if other is not None else []), *taken]):
             self._exclude(former)  # one process has an address, and one life a name

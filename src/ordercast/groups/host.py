@@ -22,6 +22,7 @@ from typing import Final
 from ordercast.config import AlonePolicy, Demands, GroupConfig, MinMembers, RecoveryMode, Timing
 from ordercast.engine import NEVER, Send
 from ordercast.errors import NotMember, OrdercastError, OutcomeUnknown, UsageError
+from ordercast.groups.attached import Attachments, remove_tagged
 from ordercast.groups.caller import Caller
 from ordercast.groups.channel import Channel
 from ordercast.groups.checks import check_header, check_name
@@ -44,8 +45,7 @@ MAX_REMEMBERED: Final = 1 << 20
 """Underlays left in one life, whose numbers are remembered. Beyond it no new one is opened: forgetting a number would
 let a message be taken for an old one."""
 
-MAX_LOG: Final = 1_024
-"""Texts for the driver's log that nobody has taken; the oldest go first."""
+MAX_LOG: Final = 1_024  # texts for the driver's log that nobody has taken; the oldest go first
 
 _REPLY: Final = int(Kind.REPLY)
 
@@ -75,9 +75,9 @@ class Host:
         "_sessions",
         "_tags",
         "_timing",
+        "attached",
         "counters",
         "has_ended",
-        "has_log",
         "me",
     )
 
@@ -112,6 +112,7 @@ class Host:
         self._callers: dict[str, Caller] = {}  # groups that this node calls, and is not in
         self._calling: dict[int, list[Caller]] = {}  # the same, by tag
         self._naming: Naming | None = None  # once this node asks others for their groups, or is asked
+        self.attached = Attachments()  # what is no channel and no caller
         self._order = 0
         # underlays that were left; MAX_REMEMBERED bounds both
         self._memories: dict[str, object] = {}  # what their engines carry on
@@ -122,7 +123,6 @@ class Host:
         self._deadlines = Deadlines()
         self._is_closed = False
         self._log: list[tuple[str, LogLine]] = []  # with the underlay
-        self.has_log = False  # view changes, suspicions or stalls were noted since the last `take_log`
         self.has_ended = False  # an underlay is no longer of any use here: the driver may stop listening to it
         self.counters = {"malformed": 0, "unknown_group": 0, "mixed_trains": 0}
 
@@ -222,8 +222,7 @@ class Host:
         if memory is not None:
             engine.inherit(memory)
         self._entries.restore(underlay, engine)
-        channel = Channel(placement, me, engine, self._order, next_block=next_block, recorder=self._recorder)
-        self._order += 1
+        channel = Channel(placement, me, engine, self.take_order(), next_block=next_block, recorder=self._recorder)
         engine.start(now_ns, channel.out)  # before the channel is entered: where it raises, nothing has been opened
         if caller is not None:
             # Its numbers are the session's from here on, and the group takes no calls of a member.
@@ -291,7 +290,7 @@ class Host:
     @property
     def underlays(self) -> list[str]:
         """The underlays that this node is in, or on its way into."""
-        return list(self._channels)
+        return [*self._channels, *self.attached.underlays]
 
     @property
     def callers(self) -> list[Caller]:
@@ -312,13 +311,12 @@ class Host:
                 group,
                 self.me,
                 self._timing,
-                self._order,
+                self.take_order(),
                 datagram=datagram,
                 contacts=list(contacts),
                 resume=(self.session.numbers.get(group, 0), self._blocks.get(group, 0)),
                 recorder=self._recorder,
             )
-            self._order += 1
             self._callers[group] = caller
             self._calling.setdefault(group_tag(group), []).append(caller)
         return caller
@@ -327,9 +325,13 @@ class Host:
     def naming(self) -> Naming:
         """What asks other nodes which groups they are in, and answers them."""
         if self._naming is None:
-            self._naming = Naming(self.me, self._timing, self._order, self.counters)
-            self._order += 1
+            self._naming = Naming(self.me, self._timing, self.take_order(), self.counters)
         return self._naming
+
+    def take_order(self) -> int:
+        """The place of something that is to be attached, among all that this host drives."""
+        self._order += 1
+        return self._order - 1
 
     def port(self, group: str) -> Port | None:
         """The open port of a group: of a member, or on its way in or out."""
@@ -374,16 +376,20 @@ class Host:
             stride = size
         (tag,) = TAG.unpack_from(data, TAG_OFFSET)
         # One underlay needs no second look: its engine drops what is not of its ring.
-        if stride < size and len(self._tags) + len(self._calling) > 1 and is_mixed(data, stride, tag):
+        if stride < size and self._has_several() and is_mixed(data, stride, tag):
             self.counters["mixed_trains"] += 1
             for start in range(0, size, stride):
                 self.receive(now_ns, source, data[start : start + stride], 0)
             return
         kind = data[1]
         if self._calling and tag in self._calling:
-            self._receive_reply(now_ns, source, data, stride, tag)
+            for caller in self._calling[tag]:
+                caller.receive(now_ns, source, data, stride)
+                self._dirty[caller] = None
             if kind == _REPLY and stride == size:
-                return
+                return  # a train may also have what is meant for members
+        if tag in self.attached:
+            self.attached.receive(now_ns, source, data, stride, tag, self._dirty)
         channels = self._tags.get(tag)
         if channels is None:
             if tag == NAMELESS_TAG:
@@ -391,7 +397,7 @@ class Host:
                 self.naming.receive(now_ns, source, data, stride, names)
                 self._dirty[self.naming] = None
             else:
-                self.counters["unknown_group"] += tag not in self._calling
+                self.counters["unknown_group"] += tag not in self._calling and tag not in self.attached
             return
         for channel in channels:
             channel.received.add(kind, -(-size // stride), size)
@@ -400,9 +406,8 @@ class Host:
 
     def unreachable(self, now_ns: int, address: Address, quoted: bytes) -> None:
         """Somebody says that no process listens at `address`, and quotes a datagram of ours."""
-        for channel in (
-            self._tags.get(TAG.unpack_from(quoted, TAG_OFFSET)[0], ()) if len(quoted) >= HEADER_BYTES else ()
-        ):
+        channels = self._tags.get(TAG.unpack_from(quoted, TAG_OFFSET)[0], ()) if len(quoted) >= HEADER_BYTES else ()
+        for channel in channels:
             channel.engine.unreachable(now_ns, address, quoted, channel.out)
             self._dirty[channel] = None
 
@@ -433,7 +438,6 @@ class Host:
             if driven.log:
                 self._log.extend([(driven.underlay, line) for line in driven.log])
                 del self._log[:-MAX_LOG]
-                self.has_log = True
                 driven.log.clear()
             self._news[driven] = None
             self._deadlines.push(driven)
@@ -455,8 +459,12 @@ class Host:
     def take_log(self) -> list[tuple[str, LogLine]]:
         """View changes, suspicions and stalls, in order. The core does not log: its driver does."""
         log, self._log = self._log, []
-        self.has_log = False
         return log
+
+    @property
+    def has_log(self) -> bool:
+        """View changes, suspicions or stalls were noted since the last `take_log`."""
+        return bool(self._log)
 
     @property
     def is_dirty(self) -> bool:
@@ -485,7 +493,7 @@ class Host:
 
     def knows(self, underlay: str) -> bool:
         """Whether datagrams of this underlay are of any use here: it is open, or was left and still answers."""
-        return bool(self._all(underlay))
+        return bool(self._all(underlay)) or underlay in self.attached.underlays
 
     @property
     def is_lingering(self) -> bool:
@@ -495,8 +503,7 @@ class Host:
     @property
     def lingering_work(self) -> int:
         """Datagrams that came for underlays that were left, heartbeats apart: it rises while members need something."""
-        meters = [channel.received for channel in self._ending]
-        return sum([meter.total - meter.count(Kind.SYNC) for meter in meters])
+        return sum([channel.received.total - channel.received.count(Kind.SYNC) for channel in self._ending])
 
     def close(self, now_ns: int) -> None:
         """Stop of the node's own will, without a word to anybody: leave the groups first. Flushes the trace."""
@@ -554,11 +561,8 @@ class Host:
         if len(self._blocks) >= MAX_REMEMBERED and placement.underlay not in self._blocks:
             raise UsageError(f"this node has used {MAX_REMEMBERED} groups in its life; start a new one")
 
-    def _receive_reply(self, now_ns: int, source: Address, data: memoryview, stride: int, tag: int) -> None:
-        """What callers take of a batch; replies may come in one train with what is meant for members."""
-        for caller in self._calling[tag]:
-            caller.receive(now_ns, source, data, stride)
-            self._dirty[caller] = None
+    def _has_several(self) -> bool:
+        return len(self._tags) + len(self._calling) + len(self.attached) > 1
 
     def _close(self, now_ns: int, driven: Driven) -> None:
         """The application's part has ended. A left underlay goes on answering until its engine wants no more time."""
@@ -583,10 +587,7 @@ class Host:
         caller.stop(now_ns)
         caller.deadline_ns = caller.armed_ns = NEVER
         self._dirty.pop(caller, None)
-        tag = group_tag(caller.group)
-        callers = [other for other in self._calling.pop(tag) if other is not caller]
-        if callers:
-            self._calling[tag] = callers
+        remove_tagged(self._calling, group_tag(caller.group), caller)
 
     def _forget_ended(self, now_ns: int) -> None:
         """Forget left underlays that have nothing to do. One pass later: their last sends may still be resolved."""
@@ -594,7 +595,4 @@ class Host:
             del self._ending[channel]
             self.has_ended = True
             channel.stop(now_ns)
-            tag = group_tag(channel.underlay)
-            channels = [other for other in self._tags.pop(tag, ()) if other is not channel]
-            if channels:
-                self._tags[tag] = channels
+            remove_tagged(self._tags, group_tag(channel.underlay), channel)

@@ -409,7 +409,7 @@ class Attendance:
             return
         if kind == Kind.PING:
             self._on_ping(now_ns, sender, decode_replica(parcel.body))
-        elif kind == Kind.SERVICE:
+        elif kind == Kind.LEADER:
             replica = decode_replica(parcel.body)
             if self._leader is not None and sender == self._leader.leader != replica.leader:
                 self._lose_leader(now_ns)

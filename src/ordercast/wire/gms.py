@@ -21,11 +21,15 @@ from ordercast.config import MAX_GROUP_NAME
 from ordercast.errors import InvariantViolation, WireError
 from ordercast.view import Address, Member
 from ordercast.wire.codec import MAX_NUMBER, Reader, Writer
+from ordercast.wire.header import Kind
 from ordercast.wire.numbers import NumberReader, folded, pack_numbers
 from ordercast.wire.views import decode_member, encode_address, encode_member, take_address
 
 Buffer = bytes | bytearray | memoryview
 Runs = tuple[tuple[int, int], ...]
+
+TO_NODES: Final = frozenset({Kind.TOLD, Kind.EPOCH, Kind.PING, Kind.OUT, Kind.LEADER})  # parcels of a desk
+TO_DESKS: Final = frozenset({Kind.ASK, Kind.PONG, Kind.ACCUSE})  # parcels of nodes
 
 MAX_GROUP: Final = (1 << 32) - 1  # the last number that a group may have
 MAX_ASKED_NAMES: Final = 131_072  # of one request; more are asked for in several
@@ -138,7 +142,7 @@ def read_runs(reader: Reader, is_rising: bool, most: int = MAX_ASKED_RUNS) -> Ru
 
 
 class Replica(NamedTuple):
-    """What a replica says of its service: the body of SERVICE and PING. `leader` 0: it knows of none."""
+    """What a replica says of its service: the body of SERVICE, LEADER and PING. `leader` 0: it knows of none."""
 
     service: int
     epoch: int
