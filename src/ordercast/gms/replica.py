@@ -42,10 +42,12 @@ _STATE: Final = 3
 Say = Callable[[str], None]
 
 
-class PassFollower(Protocol):
+class PassObserver(Protocol):
     """What is told of the passes of a node."""
 
     def settle(self) -> None: ...
+
+    def fail(self, error: OrdercastError) -> None: ...
 
 
 class ReplicaDriver(Protocol):
@@ -60,7 +62,7 @@ class ReplicaDriver(Protocol):
 
     def prepare(self, underlay: str, orderer: str) -> None: ...
 
-    def add_listener(self, listener: PassFollower) -> None: ...
+    def add_listener(self, listener: PassObserver) -> None: ...
 
 
 class GmsReplica:
@@ -166,6 +168,10 @@ class GmsReplica:
             self._news.set()
         if self.desk.wants_batch or (self._lock is not None and not self._lock.is_held):
             self._news.set()
+
+    def fail(self, error: OrdercastError) -> None:
+        """The node has failed: the tasks hear of it from the group."""
+        self._say(str(error))
 
     # Tasks. ----------------------------------------------------------------------------------------------------------
 
