@@ -180,6 +180,10 @@ class GmsWorld:
     def join(self, name: str, *groups: str) -> None:
         self.act(name, lambda now_ns: self.attendants[name].attendance.join(now_ns, groups))
 
+    def accuse(self, name: str, node: int) -> None:
+        accused = Accused(node, 1, 1, Accusation.TOKEN)
+        self.act(name, lambda now_ns: self.attendants[name].attendance.accuse(now_ns, accused))
+
     def crash(self, name: str) -> None:
         self.nodes[name].crash()
         self.attendants.pop(name, None)

@@ -133,7 +133,9 @@ class GmsReplica:
         self._driver.add_listener(self)
         self._touch()
         try:
-            self._group = await self._node.join(SERVICE_GROUP, **self._join)
+            self._group = await self._enter()
+            if self._group is None:
+                return
             async with asyncio.TaskGroup() as tasks:
                 for work in (self._receive(self._group), self._learn(self._group), self._lead(self._group)):
                     tasks.create_task(work)
@@ -174,6 +176,18 @@ class GmsReplica:
         self._say(str(error))
 
     # Tasks. ----------------------------------------------------------------------------------------------------------
+
+    async def _enter(self) -> Group | None:
+        """Join the group of replicas, however long that takes; None: this replica was stopped before."""
+        joining = asyncio.ensure_future(self._node.join(SERVICE_GROUP, timeout=None, **self._join))
+        stopping = asyncio.ensure_future(self._over.wait())
+        try:
+            await asyncio.wait((joining, stopping), return_when=asyncio.FIRST_COMPLETED)
+            return joining.result() if joining.done() else None
+        finally:
+            for task in (joining, stopping):
+                task.cancel()
+            await asyncio.gather(joining, stopping, return_exceptions=True)
 
     async def _end(self, group: Group) -> None:
         await self._over.wait()
