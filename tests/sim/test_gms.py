@@ -198,6 +198,22 @@ def test_a_node_that_does_not_confirm_is_excluded() -> None:
     run(program)
 
 
+def test_a_node_may_attend_the_replica_that_it_runs() -> None:
+    async def program(world: GmsWorld) -> None:
+        await world.replica("r1", "r2", "r3")
+        for name in ("r1", "r2", "a"):
+            world.attend(name, "fx", addresses=(world.nodes["r1"].host.me.address,))
+        await world.settled()
+        assert world.attendants["a"].neighbours == ["r1", "r2", "a"]
+        world.crash("r2")
+        world.accuse("a", world.replicas["r2"].desk.id)
+        world.accuse("a", world.nodes["r2"].host.me.id)
+        await world.settled()
+        assert world.attendants["r1"].neighbours == ["r1", "a"]
+
+    run(program)
+
+
 def test_a_node_departs_in_order() -> None:
     async def program(world: GmsWorld) -> None:
         await world.replica("r1")

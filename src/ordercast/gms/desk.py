@@ -195,6 +195,8 @@ class Desk:
 
     def finish(self, now_ns: int) -> None:
         self.deadline_ns = NEVER
+        if self.is_over:
+            return
         if self.is_leading:
             if self._vigil.due_ns <= now_ns:
                 self._look(now_ns)

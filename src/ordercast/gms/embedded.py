@@ -79,4 +79,5 @@ class EmbeddedService:
         finally:
             probe.stop()
             host.attached.remove(probe)
+            host.has_ended = True
         return len(probe.found)

@@ -16,18 +16,21 @@ MAX_BATCH_NAMES: Final = 262_144  # of one batch; of more, the rest waits
 
 
 class Gathering:
-    __slots__ = ("_batch_ns", "_confirms", "_own", "_requests", "_sent_ns", "_view_ns")
+    __slots__ = ("_batch_ns", "_confirms", "_own", "_requests", "_sent_ns", "_touched", "_view_ns")
 
     def __init__(self) -> None:
         self._requests: dict[int, EpochOperation] = {}  # node -> its request; one each
         self._confirms: dict[int, int] = {}  # node -> epoch
         self._own: dict[tuple[int, Ask, int], EpochOperation] = {}  # of the service itself
         self._view_ns: dict[int, int] = {}  # region -> when it got its last view
+        self._touched: dict[int, tuple[int, EpochOperation, frozenset[int]]] = {}  # node -> regions, as of an epoch
         self._batch_ns = 0  # when the next batch may leave
         self._sent_ns = -1  # since when a batch is under way; -1: none is
 
     def ask(self, node: int, number: int, request: NodeRequest) -> None:
-        self._requests[node] = EpochOperation(node, number, request)
+        operation = EpochOperation(node, number, request)
+        if self._requests.get(node) != operation:
+            self._requests[node] = operation
 
     def confirm(self, node: int, epoch: int) -> None:
         self._confirms[node] = max(epoch, self._confirms.get(node, 0))
@@ -87,9 +90,11 @@ class Gathering:
     def done(self, node: int) -> None:
         """Its request is answered, or it is out."""
         self._requests.pop(node, None)
+        self._touched.pop(node, None)
 
     def forget(self, node: int) -> None:
         self._requests.pop(node, None)
+        self._touched.pop(node, None)
         self._confirms.pop(node, None)
 
     def failed(self, now_ns: int) -> None:
@@ -99,6 +104,7 @@ class Gathering:
 
     def clear(self) -> None:
         self._requests.clear()
+        self._touched.clear()
         self._confirms.clear()
         self._own.clear()
         self._view_ns.clear()
@@ -114,6 +120,10 @@ class Gathering:
         return max(now_ns, self._batch_ns, min(ready)) if ready else NEVER
 
     def _ready_ns(self, operation: EpochOperation, directory: RegionDirectory) -> int:
-        """When each region that it changes may have another view."""
-        views = [self._view_ns.get(region, -VIEW_NS) for region in directory.touched_by(operation)]
-        return max(views, default=-VIEW_NS) + VIEW_NS
+        """When each region that it changes may have another view. Looking up 100,000 names takes time: what was found
+        holds until the next epoch."""
+        epoch, known, touched = self._touched.get(operation.node, (-1, operation, frozenset()))
+        if epoch != directory.epoch or known is not operation:
+            touched = frozenset(directory.touched_by(operation))
+            self._touched[operation.node] = (directory.epoch, operation, touched)
+        return max([self._view_ns.get(region, -VIEW_NS) for region in touched], default=-VIEW_NS) + VIEW_NS

@@ -148,6 +148,7 @@ class GmsReplica:
             self.desk.follow(self._driver.now_ns(), None)
             self.desk.stop()
             host.attached.remove(self.desk)
+            host.has_ended = True  # the driver need not listen for the service any more
 
     def stop(self) -> None:
         """End in order: the lock is given back, and the group is left."""
