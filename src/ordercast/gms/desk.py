@@ -41,7 +41,7 @@ from ordercast.wire.gms import (
     signature_of,
 )
 from ordercast.wire.header import Kind
-from ordercast.wire.pages import PagedBodies, read_page
+from ordercast.wire.pages import MAX_PAGES, PagedBodies, read_page
 from ordercast.wire.regions import decode_accused
 
 CONFIRM_NS: Final = 30 * SECOND  # for which a node may owe a confirmation, before it is excluded
@@ -163,7 +163,8 @@ class Desk:
                     self._told[node] = 0
                     self._vigil.heard(now_ns, node)
                 self._answer_applied(node, state, number, request)
-                self._gathering.done(node)
+            if number and self._gathering.has(node, number):
+                self._gathering.done(node)  # also where nothing came of it: its node asks again
         for node in outcome.affected:
             self._tell(node)
         self._confirm_ns = {ended.epoch: self._confirm_ns.get(ended.epoch, now_ns) for ended in directory.unsettled}
@@ -293,6 +294,8 @@ class Desk:
         elif number <= state.request:
             if number == state.request:
                 self._answer_applied(node, state, number, request)
+        elif self._gathering.has(node, number):
+            self._answer(node, mailed.source, number, Told.WAIT, pages=MAX_PAGES)
         elif what in (Ask.JOIN, Ask.FOLLOW) and not self._is_known(now_ns, node, number, request, mailed.source):
             return
         else:

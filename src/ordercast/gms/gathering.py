@@ -28,9 +28,12 @@ class Gathering:
         self._sent_ns = -1  # since when a batch is under way; -1: none is
 
     def ask(self, node: int, number: int, request: NodeRequest) -> None:
-        operation = EpochOperation(node, number, request)
-        if self._requests.get(node) != operation:
-            self._requests[node] = operation
+        self._requests[node] = EpochOperation(node, number, request)
+
+    def has(self, node: int, number: int) -> bool:
+        """Whether this request waits here, or is under way."""
+        known = self._requests.get(node)
+        return known is not None and known.number == number
 
     def confirm(self, node: int, epoch: int) -> None:
         self._confirms[node] = max(epoch, self._confirms.get(node, 0))

@@ -75,18 +75,33 @@ class Clock(Enum):
 class OpenRequest:
     """The request that is out."""
 
-    __slots__ = ("acked", "names", "number", "pages", "sent", "tries", "what")
+    __slots__ = ("acked", "names", "number", "pages", "question", "sent", "tries", "what")
 
     def __init__(self, number: int, what: Ask, names: tuple[str, ...]) -> None:
         self.number = number
         self.what = what
         self.names = names  # in rising order
-        self.pages: list[bytes] = []
+        self.question: list[bytes] = []  # the request as it is asked first: without names, where they are many
+        self.pages: list[bytes] = []  # what is sent now
         self.acked = 0  # pages that have come
         self.sent = 0  # pages that are out or have come
         self.tries = 0
 
+    @property
+    def is_heard(self) -> bool:
+        """Whether all of its names have come."""
+        return self.pages is not self.question and self.acked >= len(self.pages)
+
+    def begin(self, request: NodeRequest) -> None:
+        self.question = cut_pages(self.number, encode_request(request))
+        self.restart()
+
+    def restart(self) -> None:
+        self.pages = self.question
+        self.acked = self.sent = self.tries = 0
+
     def write(self, request: NodeRequest) -> None:
+        """The names are asked for."""
         self.pages = cut_pages(self.number, encode_request(request))
         self.acked = self.sent = 0
 
@@ -275,8 +290,7 @@ class Attendance:
         if not self.service:
             self.state = Attending.ASKING
         if self._open is not None:
-            self._open.tries = 0
-            self._open.sent = self._open.acked = 0
+            self._open.restart()
             self._send_open(now_ns)
         self._pump(now_ns)
         if self.service:
@@ -336,15 +350,15 @@ class Attendance:
         self._number += 1
         request = self._open = OpenRequest(self._number, what, names)
         if what is Ask.REGISTER:
-            request.write(NodeRequest(what, member=self._me, is_back=self._born > 0))
+            request.begin(NodeRequest(what, member=self._me, is_back=self._born > 0))
         elif what is Ask.LEAVE:
             runs = normal(sequence_of([self.table.number(name) for name in names]))
-            request.write(NodeRequest(what, service=self.service, runs=runs))
+            request.begin(NodeRequest(what, service=self.service, runs=runs))
         elif what is Ask.DEPART:
-            request.write(NodeRequest(what, service=self.service))
+            request.begin(NodeRequest(what, service=self.service))
         else:
             inline = names if len(names) <= INLINE_NAMES else ()
-            request.write(NodeRequest(what, service=self.service, signature=signature_of(names), names=inline))
+            request.begin(NodeRequest(what, service=self.service, signature=signature_of(names), names=inline))
         self._send_open(now_ns)
 
     def _send_open(self, now_ns: int) -> None:
@@ -366,9 +380,9 @@ class Attendance:
         if request.tries >= ASK_TRIES:
             self._lose_leader(now_ns)
             return
-        request.sent = request.acked
-        if request.acked >= len(request.pages):
-            request.sent = request.acked = 0
+        if request.is_heard:
+            self._post(Kind.ASK, request.question[0], request.number)
+        request.sent = request.acked if request.pages is not request.question else 0
         self._send_open(now_ns)
 
     def _send_confirm(self, now_ns: int) -> None:
@@ -456,10 +470,11 @@ class Attendance:
             return
         request.tries = 0
         if answer.what is Told.WAIT:
-            request.acked = max(request.acked, min(answer.pages, len(request.pages)))
+            if request.pages is not request.question:
+                request.acked = max(request.acked, min(answer.pages, len(request.pages)))
             self._send_open(now_ns)
         elif answer.what is Told.NAMES:
-            if request.what in (Ask.JOIN, Ask.FOLLOW) and len(request.pages) == 1:
+            if request.what in (Ask.JOIN, Ask.FOLLOW) and (request.is_heard or request.pages is request.question):
                 signature = signature_of(request.names)
                 named = NodeRequest(request.what, service=self.service, signature=signature, names=request.names)
                 request.write(named)
