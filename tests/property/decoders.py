@@ -6,11 +6,13 @@ import tracemalloc
 from collections.abc import Callable
 from typing import Any, Final
 
+from tests.unit import gms_samples as gms
 from tests.unit import region_samples as region
 from tests.unit import site_samples as site
 from tests.unit import wire_samples as sample
 
 from ordercast.errors import WireError
+from ordercast.membership.epochs import decode_news, encode_news
 from ordercast.service import AGREED, RESILIENT
 from ordercast.wire.block import (
     groups_of,
@@ -40,6 +42,20 @@ from ordercast.wire.codec import Reader, Writer
 from ordercast.wire.courier import decode_courier_ack, encode_courier_ack, part_head
 from ordercast.wire.courier import open_part as open_parcel_part
 from ordercast.wire.fragments import Assembler
+from ordercast.wire.gms import (
+    decode_answer,
+    decode_batch,
+    decode_replica,
+    decode_request,
+    decode_standing,
+    decode_who,
+    encode_answer,
+    encode_batch,
+    encode_replica,
+    encode_request,
+    encode_standing,
+    encode_who,
+)
 from ordercast.wire.header import HEADER, HEADER_BYTES, MAGIC, Kind
 from ordercast.wire.names import decode_names, encode_names, encode_question
 from ordercast.wire.ordering import (
@@ -60,6 +76,7 @@ from ordercast.wire.ordering import (
     encode_ordered,
     encode_propose,
 )
+from ordercast.wire.pages import cut_pages, read_page
 from ordercast.wire.ranges import decode_set, encode_set
 from ordercast.wire.regions import (
     decode_accused,
@@ -306,6 +323,19 @@ DECODERS: Final[dict[str, tuple[Decode, tuple[bytes, ...]]]] = {
     "decode_numbers": (decode_numbers, (encode_numbers(region.SEGMENTS),)),
     "decode_drained": (decode_drained, (encode_drained(0x0102),)),
     "decode_accused": (decode_accused, (encode_accused(region.ACCUSED),)),
+    "decode_who": (decode_who, (encode_who(gms.SERVICE),)),
+    "decode_replica": (decode_replica, (encode_replica(gms.REPLICA),)),
+    "decode_request": (
+        decode_request,
+        tuple(
+            map(encode_request, (gms.REGISTER, gms.JOIN, gms.SIGNED, gms.LEAVE, gms.CONFIRM, gms.EXCLUDE, gms.PLACE))
+        ),
+    ),
+    "decode_answer": (decode_answer, tuple(map(encode_answer, (gms.NUMBERS, gms.REFUSED, gms.WAIT)))),
+    "decode_standing": (decode_standing, (encode_standing(gms.STANDING),)),
+    "decode_batch": (decode_batch, (encode_batch(gms.BATCH),)),
+    "decode_news": (decode_news, (encode_news(gms.NEWS),)),
+    "read_page": (read_page, tuple(cut_pages(7, b"body"))),
     "decode_result": (decode_result, (encode_result(sample.BALLOT, sample.PROPOSAL),)),
 }
 

@@ -21,9 +21,9 @@ TYPES = frozenset({"errors", "service", "view", "config", "engine", "sites"})
 PROTOCOL = frozenset({"wire", "parts", "membership", "orderers", "underlay"})
 FACADE = "__init__"  # the public names
 
-# wire, parts <- membership, orderers <- underlay <- groups <- api <- runtime, client <- daemon <- sim, cli. Where two
-# rooms share a step at most one sees the other, so that no two rooms need each other. Rooms that are still to be built
-# have their rule.
+# wire, parts <- membership, orderers <- underlay <- groups <- api <- gms <- runtime, client <- daemon <- sim, cli.
+# Where two rooms share a step at most one sees the other, so that no two rooms need each other. Rooms that are still to
+# be built have their rule.
 SEES: dict[str, frozenset[str]] = {
     **dict.fromkeys(TYPES, TYPES),
     "wire": TYPES,
@@ -35,7 +35,8 @@ SEES: dict[str, frozenset[str]] = {
     "archive": TYPES | {"trace", "groups", "api"},  # a recorder is a member
     "groups": TYPES | PROTOCOL | {"trace"},
     "api": TYPES | {"wire", "groups"},
-    "runtime": TYPES | PROTOCOL | {"trace", "groups", "api", "client"},  # blocking twins of both kinds of node
+    "gms": TYPES | {"wire", "parts", "membership", "orderers", "groups", "api"},  # the service is a program on the API
+    "runtime": TYPES | PROTOCOL | {"trace", "groups", "api", "client", "gms"},  # blocking twins of both kinds of node
     "sim": TYPES | PROTOCOL | {"trace", "groups", "api", "client", "daemon"},  # daemons and clients as they are
     "figures": TYPES | PROTOCOL | {"groups", "sim"},  # what the papers measured, again
     "explore": TYPES | {"wire", "groups"},  # real engines behind hosts, and nothing of what they decide by
@@ -51,6 +52,7 @@ SEES: dict[str, frozenset[str]] = {
         "groups",
         "api",
         "runtime",
+        "gms",
         "sim",
         "figures",
         "explore",

@@ -140,6 +140,12 @@ class FakeSeat:
 
     # Calls and locks.
 
+    def expect_feed(self, is_active: bool) -> None:
+        raise NotImplementedError
+
+    def feed_room(self) -> int:
+        raise NotImplementedError
+
     def check_locks(self) -> None:
         self.check_open()
 

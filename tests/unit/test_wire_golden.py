@@ -524,6 +524,15 @@ def test_kinds_keep_their_numbers() -> None:
         "LOST": 73,
         "DRAINED": 74,
         "ACCUSE": 75,
+        "WHO": 76,
+        "SERVICE": 77,
+        "ASK": 78,
+        "TOLD": 79,
+        "EPOCH": 80,
+        "PING": 81,
+        "PONG": 82,
+        "OUT": 83,
+        "LEADER": 84,
     }
     assert all(kind < FORWARD for kind in Kind), "the bit beside the kind is free"
     assert detail_of(Kind.NAK | FORWARD) == detail_of(Kind.NAK)

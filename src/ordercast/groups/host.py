@@ -46,12 +46,8 @@ from ordercast.wire.header import HEADER_BYTES, MAGIC, TAG, TAG_OFFSET, Kind
 from ordercast.wire.intake import is_mixed
 from ordercast.wire.names import NAMELESS_TAG
 
-MAX_REMEMBERED: Final = 1 << 20
-"""Underlays left in one life, whose numbers are remembered. Beyond it no new one is opened: forgetting a number would
-let a message be taken for an old one."""
-
-MAX_LOG: Final = 1_024
-"""Texts for the driver's log that nobody has taken; the oldest go first."""
+MAX_REMEMBERED: Final = 1 << 20  # underlays left in one life: without its number a message would pass for an old one
+MAX_LOG: Final = 1_024  # texts for the driver's log that nobody has taken; the oldest go first
 
 _REPLY: Final = int(Kind.REPLY)
 
@@ -83,7 +79,6 @@ class Host:
         "attached",
         "counters",
         "has_ended",
-        "has_log",
         "me",
     )
 
@@ -129,7 +124,6 @@ class Host:
         self._deadlines = Deadlines()
         self._is_closed = False
         self._log: list[tuple[str, LogLine]] = []  # with the underlay
-        self.has_log = False  # view changes, suspicions or stalls were noted since the last `take_log`
         self.has_ended = False  # an underlay is no longer of any use here: the driver may stop listening to it
         self.counters = {"malformed": 0, "unknown_group": 0, "mixed_trains": 0}
 
@@ -229,8 +223,7 @@ class Host:
         if memory is not None:
             engine.inherit(memory)
         self._entries.restore(underlay, engine)
-        channel = Channel(placement, me, engine, self._order, next_block=next_block, recorder=self._recorder)
-        self._order += 1
+        channel = Channel(placement, me, engine, self.take_order(), next_block=next_block, recorder=self._recorder)
         engine.start(now_ns, channel.out)  # before the channel is entered: where it raises, nothing has been opened
         if caller is not None:
             # Its numbers are the session's from here on, and the group takes no calls of a member.
@@ -325,18 +318,21 @@ class Host:
             if placement.is_shared:
                 raise UsageError(f"{group!r} shares the underlay {placement.underlay!r}; only members can send to it")
             resume = (self.session.numbers.get(group, 0), self._blocks.get(group, 0))
-            made = (group, self.me, self._timing, self._order)
+            made = (group, self.me, self._timing, self.take_order())
             caller = self._callers.open(*made, datagram, contacts, resume, self._recorder)
-            self._order += 1
         return caller
 
     @property
     def naming(self) -> Naming:
         """What asks other nodes which groups they are in, and answers them."""
         if self._naming is None:
-            self._naming = Naming(self.me, self._timing, self._order, self.counters)
-            self._order += 1
+            self._naming = Naming(self.me, self._timing, self.take_order(), self.counters)
         return self._naming
+
+    def take_order(self) -> int:
+        """The place of something that is to be attached, among all that this host drives."""
+        self._order += 1
+        return self._order - 1
 
     def port(self, group: str) -> Port | None:
         """The open port of a group: of a member, or on its way in or out."""
@@ -446,7 +442,6 @@ class Host:
             if driven.log:
                 self._log.extend([(driven.underlay, line) for line in driven.log])
                 del self._log[:-MAX_LOG]
-                self.has_log = True
                 driven.log.clear()
             self._news[driven] = None
             self._deadlines.push(driven)
@@ -468,8 +463,12 @@ class Host:
     def take_log(self) -> list[tuple[str, LogLine]]:
         """View changes, suspicions and stalls, in order. The core does not log: its driver does."""
         log, self._log = self._log, []
-        self.has_log = False
         return log
+
+    @property
+    def has_log(self) -> bool:
+        """View changes, suspicions or stalls were noted since the last `take_log`."""
+        return bool(self._log)
 
     @property
     def is_dirty(self) -> bool:

@@ -24,7 +24,7 @@ class Attending(Enum):
     SEARCHING = "no replica of the service answers"
     ASKING = "the service has not answered yet"
     IN = "the service knows this node"
-    OUT = "the service has excluded this node"
+    OUT = "the service has excluded this node, or is another one"
     LEFT = "this node has left"
 
 
@@ -61,7 +61,7 @@ class ViewSource(Protocol):
     def table(self) -> NumberedGroups: ...
 
     def start(self, now_ns: int, out: Outbox) -> None:
-        """Begin to look for the service."""
+        """Begin to look for the service; from OUT: come back as new, with all groups that were asked for."""
 
     def join(self, now_ns: int, names: Sequence[str]) -> None:
         """This node is to be a member of these groups."""

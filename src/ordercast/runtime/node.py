@@ -21,6 +21,7 @@ from ordercast.api.local import LocalBackend
 from ordercast.api.node import NodeBase
 from ordercast.config import LAN_DATAGRAM, LOOPBACK_DATAGRAM, SITES_ORDERER, GroupConfig, Timing
 from ordercast.errors import NotMember, UsageError
+from ordercast.gms.embedded import EmbeddedService
 from ordercast.groups.engines import EngineFactory, engines_of_sites
 from ordercast.groups.host import Host
 from ordercast.groups.regions.engines import RegionEngineFactory
@@ -38,6 +39,9 @@ from ordercast.view import Address
 
 LEAVE_TIMEOUT_S: Final = 5.0
 """How long `close` waits for the groups to see this node leave."""
+
+EMBEDDED: Final = "embedded"
+"""As `gms`: the node runs a replica of the membership service itself."""
 
 MAX_NAME_BYTES: Final = 255
 """Of a node's name: it stands in every view."""
@@ -71,6 +75,7 @@ class Node(NodeBase):
         data_dir: str | Path | None = None,
         site: str | None = None,
         sites: str | Path | SitesConfig | None = None,
+        gms: Iterable[str | Address] | str | None = None,
         engines: EngineFactory | None = None,
         regions: RegionEngineFactory | None = None,
     ) -> None:
@@ -92,6 +97,8 @@ class Node(NodeBase):
         site, sites: this node is the daemon `name` of a configuration of sites, a file or a `SitesConfig`; it has its
         address from there, and `orderer="sites"` is its default. The name may be left out where the site has one
         daemon, the site where there is a name.
+        gms: where replicas of the membership service of regions are, "host:port" each, if multicast does not find them;
+        "embedded": this node runs a replica itself, where it finds fewer than three.
         life: which life of `name` this is; by default the time. engines: what makes protocol engines, for tests.
         regions: the same for the engine of regions, which knows the membership service.
         """
@@ -124,6 +131,9 @@ class Node(NodeBase):
         if isinstance(peers, str):
             raise UsageError(f"peers is a list of addresses: write peers=[{peers!r}]")
         others = [peer_address(peer) for peer in peers]
+        if isinstance(gms, str) and gms != EMBEDDED:
+            raise UsageError(f'gms is a list of addresses, or "{EMBEDDED}": write gms=[{gms!r}]')
+        replicas = [peer_address(each) for each in gms] if gms is not None and gms != EMBEDDED else []
         if datagram is None:
             datagram = LOOPBACK_DATAGRAM if is_loopback(host) else LAN_DATAGRAM
         config = GroupConfig(datagram=datagram)
@@ -174,12 +184,20 @@ class Node(NodeBase):
         super().__init__(self._local)
         self._loop = loop
         self._driver.start(self._open)
+        # Of the membership service of regions; an embedded replica is asked at the node's own address.
+        self.service_addresses: list[Address] = [unicast.address] if gms == EMBEDDED else replicas
+        self._embedded = EmbeddedService(self, self._driver, self._timing, _log.info) if gms == EMBEDDED else None
         _open.add(self)
 
     @property
     def address(self) -> Address:
         """Where this node is: what other nodes give as `peers`."""
         return self._driver.socket.address
+
+    @property
+    def embedded_service(self) -> EmbeddedService | None:
+        """With `gms="embedded"`: what runs a replica here, where one is missing."""
+        return self._embedded
 
     @property
     def is_closed(self) -> bool:
@@ -207,6 +225,8 @@ class Node(NodeBase):
             return
         try:
             async with asyncio.timeout(LEAVE_TIMEOUT_S):
+                if self._embedded is not None:
+                    await self._embedded.stop()
                 await self._leave_all()
         except TimeoutError:
             _log.warning("%s: stopped without having been seen to leave %d groups", self.member, len(self.groups))
@@ -218,6 +238,8 @@ class Node(NodeBase):
 
     def abort(self) -> None:
         """Stop at once, without leaving the groups: for the others this is a crash."""
+        if self._embedded is not None:
+            self._embedded.abort()
         self._driver.stop(NotMember("this node has been stopped"))
         self._close_folder()
 

@@ -112,6 +112,17 @@ class Kind(IntEnum):
     DRAINED = 74  # the view is forgotten where it was asked about
     ACCUSE = 75  # to the membership service: a node does not answer
 
+    # The membership service (QSM section 2.2): datagrams that find it, and parcels between it and its nodes.
+    WHO = 76  # a node looks for the service; a datagram of its own, without a courier
+    SERVICE = 77  # a replica names itself and the leader; a datagram as well
+    ASK = 78  # a page of a request
+    TOLD = 79  # a page of its answer
+    EPOCH = 80  # a page of what an epoch changes for one node, or of all that it has to know
+    PING = 81
+    PONG = 82  # also a heartbeat
+    OUT = 83  # to a node: the service does not know it, or no longer
+    LEADER = 84  # in answer to what only the leader takes: who it is
+
 
 FORWARD: Final = 0x80  # added to the kind: the receiver is to multicast it (RMP section 3.4)
 
@@ -158,7 +169,7 @@ DETAIL: Final[dict[int, str]] = {
     Kind.PULLED: "pulled",
     Kind.LOST: "lost",
     Kind.DRAINED: "drained",
-    Kind.ACCUSE: "membership",
+    **dict.fromkeys(range(Kind.ACCUSE, Kind.LEADER + 1), "membership"),
 }
 MEMBERSHIP_DETAIL: Final = "membership"
 UNKNOWN_DETAIL: Final = "unknown"

@@ -42,7 +42,8 @@ class GivenEpoch(NamedTuple):
     """One decision of the service, as far as it concerns one node. Epochs of a node come in order; some that do not
     concern it are passed over. `is_whole`: a snapshot, and what it does not name is gone. After a gap it names in
     `views` and in `ended` those views of this node, too, that have ended meanwhile and are not settled: it owes its
-    part in them."""
+    part in them. `excluded` nodes are gone from views of earlier epochs; a view of this epoch, or of a later one, that
+    has one of them has it as new."""
 
     service: int  # 64 bits: which service; of another one nothing of before holds, and the node is new to it
     number: int

@@ -1,0 +1,83 @@
+"""`Node(gms="embedded")`: a node that brings the membership service along, where nobody else does.
+
+It looks for replicas. Where it finds fewer than three, it runs one itself; the group of replicas takes five at most.
+So the first nodes of a network are its service, and a first try needs no set-up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from ordercast.api.node import NodeBase
+from ordercast.config import Timing
+from ordercast.errors import JoinRefused, OrdercastError
+from ordercast.gms.probe import ServiceProbe
+from ordercast.gms.replica import GmsReplica, ReplicaDriver, Say
+from ordercast.orderers.regions.given import REGIONS_UNDERLAY
+
+SEARCH_S: Final = 0.4  # for which replicas are looked for
+AGAIN_S: Final = 5.0  # between two searches of a node that runs none
+ENOUGH: Final = 3  # replicas
+
+
+class EmbeddedService:
+    """Runs a replica in a node, where one is missing; `await stop()` ends it in order."""
+
+    __slots__ = ("_driver", "_node", "_say", "_task", "_timing", "replica")
+
+    def __init__(
+        self, node: NodeBase, driver: ReplicaDriver, timing: Timing | None = None, say: Say = lambda _: None
+    ) -> None:
+        self._node = node
+        self._driver = driver
+        self._timing = timing if timing is not None else Timing()
+        self._say = say
+        self.replica: GmsReplica | None = None  # that runs here
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def stop(self) -> None:
+        if self.replica is not None:
+            self.replica.stop()
+        else:
+            self._task.cancel()
+        await asyncio.wait((self._task,))
+
+    def abort(self) -> None:
+        """At once, as by a crash."""
+        self._task.cancel()
+
+    async def _run(self) -> None:
+        while True:
+            if await self._count() >= ENOUGH:
+                await asyncio.sleep(AGAIN_S)
+                continue
+            self.replica = GmsReplica(self._node, self._driver, self._timing, say=self._say)
+            try:
+                await self.replica.run()
+                return  # it was stopped
+            except JoinRefused as error:
+                self._say(f"no replica runs here: {error}")
+            except OrdercastError as error:
+                self._say(f"the replica of this node has ended: {error}")
+                return
+            finally:
+                self.replica = None
+            await asyncio.sleep(AGAIN_S)
+
+    async def _count(self) -> int:
+        """How many replicas there are."""
+        driver = self._driver
+        host = driver.host
+        driver.prepare(REGIONS_UNDERLAY, "token")
+        probe = ServiceProbe(host.me, self._timing, host.take_order())
+        host.attached.add(probe)
+        try:
+            host.touch(probe)
+            driver.wake()
+            await asyncio.sleep(SEARCH_S)
+        finally:
+            probe.stop()
+            host.attached.remove(probe)
+            host.has_ended = True
+        return len(probe.found)
