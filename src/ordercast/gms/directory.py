@@ -533,6 +533,7 @@ class RegionDirectory:
             tuple(excluded),
             tuple(groups),
             True,
+            next(reversed(self.gone.values()), 0),
         )
 
     def restore(self, nodes: dict[int, NodeState], regions: dict[int, RegionState]) -> None:

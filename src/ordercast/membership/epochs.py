@@ -36,7 +36,7 @@ def encode_news(news: EpochNews) -> bytes:
     if len(epoch.views) > MAX_GIVEN_VIEWS or max(len(epoch.ended), len(epoch.excluded)) > MAX_NAMED:
         raise InvariantViolation(f"epoch {epoch.number} is too large to be told: {len(epoch.views)} views")
     writer = Writer().u64(news.since).u64(news.request).u64(epoch.service).u64(epoch.number).u64(epoch.settled)
-    writer.u32(epoch.mine).u8(epoch.is_whole).u32(len(epoch.views))
+    writer.u64(epoch.exclusions).u32(epoch.mine).u8(epoch.is_whole).u32(len(epoch.views))
     for view in epoch.views:
         _write_view(writer, view)
     for named in (epoch.ended, epoch.excluded):
@@ -54,8 +54,9 @@ def encode_news(news: EpochNews) -> bytes:
 def decode_news(body: Buffer) -> EpochNews:
     reader = Reader(memoryview(body))
     since, request, service = reader.number(), reader.number(), reader.u64()
-    number, settled, mine, is_whole = reader.number(), reader.number(), reader.u32(), reader.u8()
-    if not service or settled > number or since > number or is_whole > 1:
+    number, settled, exclusions = reader.number(), reader.number(), reader.number()
+    mine, is_whole = reader.u32(), reader.u8()
+    if not service or max(settled, since, exclusions) > number or is_whole > 1:
         raise WireError("head of an epoch out of range")
     count = reader.count(40)
     if count > MAX_GIVEN_VIEWS:
@@ -71,7 +72,9 @@ def decode_news(body: Buffer) -> EpochNews:
         left -= len(added) + len(removed)
         groups.append(RegionGroups(region, added, removed))
     reader.end()
-    epoch = GivenEpoch(service, number, settled, mine, views, ended, excluded, tuple(groups), bool(is_whole))
+    epoch = GivenEpoch(
+        service, number, settled, mine, views, ended, excluded, tuple(groups), bool(is_whole), exclusions
+    )
     return EpochNews(since, request, epoch)
 
 
