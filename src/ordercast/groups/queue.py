@@ -56,6 +56,7 @@ from ordercast.wire.block import (
     head_of,
     lengths_column,
     open_messages,
+    open_part,
     pack_fragment,
     pack_multi,
     pack_roster,
@@ -325,16 +326,18 @@ class SendQueue:
             return self._pack_addressed(head, limit, largest, after)
         return self._pack_messages(limit, largest, after, may_begin)
 
-    def put_back(self, packed: Packed) -> None:
-        """This node was out of a shared underlay before the block left: it is made anew, with the numbers that its
-        groups have then. The last one that was packed comes first. Operations are not kept."""
+    def put_back(self, packed: Packed, goes_on: bool = False) -> None:
+        """Before the block left this node was out of a shared underlay, or out of a group (`goes_on`): it is made anew,
+        with the numbers that its groups have then. The last one that was packed comes first. Operations are not kept.
+        """
         if packed.is_operation:
             return
         head = head_of(packed.block)
         if head.flags & FRAGMENTED:
             large = self._items[0]
             if isinstance(large, LargeMessage):
-                large.offset = 0  # the others were out of the underlay's stream with it
+                # Without the underlay, the others were out of its stream with it.
+                large.offset = open_part(packed.block).offset if goes_on else 0
                 large.is_traced = large.is_traced and not packed.shown
             return
         if head.flags & CALLED:

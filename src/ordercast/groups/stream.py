@@ -354,7 +354,7 @@ class Stream:
         parted, self.parted, shared = self.parted, {}, self.channel.shared
         if shared is None or not parted:
             return
-        self._unpack()
+        self._unpack(goes_on=True)
         self._list_targets()
         by_name: dict[Target, Target] = {port: NamedGroup(GroupNames(shared, self, [port.group])) for port in parted}
         found = self.queue.readdress(by_name)
@@ -407,10 +407,10 @@ class Stream:
         self._readdress()
         self.rosters += 1
 
-    def _unpack(self) -> None:
+    def _unpack(self, goes_on: bool = False) -> None:
         ready, self.ready = self.ready, []
         for packed in reversed(ready):
-            self.queue.put_back(packed)
+            self.queue.put_back(packed, goes_on)
 
     def delivered(self, now_ns: int, number: int, first: int, count: int, position: int) -> None:
         """Own block `number`, with messages [first, first + count), was delivered here: its service is kept.
