@@ -82,9 +82,7 @@ class Desk:
         "wants_batch",
     )
 
-    def __init__(
-        self, me: Member, timing: Timing, order: int, connections: ConnectionNumbers | None = None
-    ) -> None:
+    def __init__(self, me: Member, timing: Timing, order: int, connections: ConnectionNumbers | None = None) -> None:
         """`connections`: of a node that has one desk after the other."""
         self._me = me
         self.id = desk_id(me)

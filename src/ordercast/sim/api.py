@@ -21,9 +21,9 @@ from ordercast.api.local import LocalBackend
 from ordercast.api.node import NodeBase
 from ordercast.config import LAN_DATAGRAM, GroupConfig, Timing
 from ordercast.errors import NotMember, UsageError
+from ordercast.gms.embedded import EMBEDDED, EmbeddedService
 from ordercast.groups.engines import EngineFactory
 from ordercast.groups.host import Host
-from ordercast.gms.embedded import EMBEDDED, EmbeddedService
 from ordercast.groups.regions.engines import RegionEngineFactory
 from ordercast.groups.regions.served import ServedEngines
 from ordercast.sim.application import HostStack
