@@ -34,9 +34,8 @@ MAX_PATIENCE_NS: Final = 365 * 24 * 3_600 * SECOND
 DEFAULT_ORDERER: Final = "token"  # fully symmetric, with all services, locks and calls
 SITES_ORDERER: Final = "sites"  # needs a configuration of sites, which the node has
 REGIONS_ORDERER: Final = "regions"  # needs a membership service
-REGIONS_UNDERLAY: Final = (
-    "regions"  # all regions of a node: its tag is on every datagram, its address finds the service
-)
+REGIONS_UNDERLAY: Final = "regions"  # of all regions: its tag is on every datagram, its address finds the service
+REGION_PREFIX: Final = "region/"  # of one region, in traces
 SITES_UNDERLAY: Final = "sites"  # carries the groups of such a node where no other underlay is named
 
 

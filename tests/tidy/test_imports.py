@@ -37,7 +37,7 @@ SEES: dict[str, frozenset[str]] = {
     "api": TYPES | {"wire", "groups"},
     "gms": TYPES | {"wire", "parts", "membership", "orderers", "groups", "api"},  # the service is a program on the API
     "runtime": TYPES | PROTOCOL | {"trace", "groups", "api", "client", "gms"},  # blocking twins of both kinds of node
-    "sim": TYPES | PROTOCOL | {"trace", "groups", "api", "client", "daemon"},  # daemons and clients as they are
+    "sim": TYPES | PROTOCOL | {"trace", "groups", "api", "client", "daemon", "gms"},  # daemons and clients as they are
     "figures": TYPES | PROTOCOL | {"groups", "sim"},  # what the papers measured, again
     "explore": TYPES | {"wire", "groups"},  # real engines behind hosts, and nothing of what they decide by
     FACADE: TYPES | {"wire", "groups", "api", "runtime", "client"},

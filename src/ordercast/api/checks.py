@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterable
 
-from ordercast.config import MAX_GROUP_NAME, TIMINGS, MinMembers, Timing
+from ordercast.config import MAX_GROUP_NAME, REGION_PREFIX, REGIONS_UNDERLAY, TIMINGS, MinMembers, Timing
 from ordercast.errors import MessageTooLarge, UsageError
 from ordercast.groups.checks import MAX_CALL
 from ordercast.wire.calls import HANDLERS
@@ -51,6 +51,14 @@ def check_group_name(name: object) -> None:
     for character in name:
         if unicodedata.category(character) == "Cc":
             raise UsageError(f"the group name {name!r} has the control character {character!r}: leave it out")
+    if name == REGIONS_UNDERLAY or name.startswith(REGION_PREFIX):
+        raise UsageError(f"{name!r} is what regions are called in datagrams and traces: give the group another name")
+
+
+def check_underlay_name(name: object) -> None:
+    """The same for an underlay. All regions of a node are one, which has a name of its own."""
+    if name != REGIONS_UNDERLAY:
+        check_group_name(name)
 
 
 def check_number(word: str, value: object) -> None:

@@ -20,6 +20,7 @@ from ordercast.api.checks import (
     check_group_name,
     check_handler,
     check_timeout,
+    check_underlay_name,
 )
 from ordercast.api.feeding import Feed, NodeFeed
 from ordercast.api.group import CALL_TIMEOUT_S, Group
@@ -219,7 +220,7 @@ class NodeBase:
         The arguments are those of `join`, for the underlay. A node that is in it already gets the handle that it has.
         """
         self._check_running()
-        check_group_name(underlay)
+        check_underlay_name(underlay)
         check_timeout(timeout)
         create = terms.get("create")
         if underlay == REGIONS_UNDERLAY and terms.get("orderer") is None:
@@ -416,6 +417,12 @@ class NodeBase:
         if self._open.error is not None:
             raise self._open.error
 
+    async def _leave_regions(self) -> None:
+        """Leave all groups on regions: before a replica of the membership service in this node ends."""
+        regions = self._shared.get(REGIONS_UNDERLAY)
+        if regions is not None:
+            await regions.detach()
+
     async def _leave_all(self) -> None:
         """Leave all groups and underlays, as far as that goes."""
         underlays = [handle.detach() for handle in self._shared.values()]
@@ -456,7 +463,7 @@ class NodeBase:
 
 def _check_shared(name: str | None, underlay: str, terms: dict[str, object]) -> str:
     """Raise what a join of a lightweight group cannot have. Its name."""
-    check_group_name(underlay)
+    check_underlay_name(underlay)
     if name == underlay:
         raise UsageError(f"{name!r} is the name of the underlay itself; give the group another one")
     if name is None:

@@ -22,6 +22,7 @@ from ordercast.groups.driven import LogLine
 from ordercast.groups.rows import Meter
 from ordercast.membership.epochs import encode_news
 from ordercast.orderers.regions.given import REGIONS_UNDERLAY
+from ordercast.parts.courier import ConnectionNumbers
 from ordercast.view import Address, Member, node_id
 from ordercast.wire.gms import (
     Ask,
@@ -81,12 +82,13 @@ class Desk:
         "wants_batch",
     )
 
-    def __init__(self, me: Member, timing: Timing, order: int) -> None:
+    def __init__(self, me: Member, timing: Timing, order: int, connections: ConnectionNumbers | None = None) -> None:
+        """`connections`: of a node that has one desk after the other."""
         self._me = me
         self.id = desk_id(me)
         self.counters: dict[str, int] = {}
         self.directory = RegionDirectory()
-        self._mail = DeskMail(self.id, timing, self.counters)
+        self._mail = DeskMail(self.id, timing, self.counters, connections)
         self._leader: Member | None = None
         # as the leader
         self.is_leading = False

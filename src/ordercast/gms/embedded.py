@@ -15,7 +15,9 @@ from ordercast.errors import JoinRefused, OrdercastError
 from ordercast.gms.probe import ServiceProbe
 from ordercast.gms.replica import GmsReplica, ReplicaDriver, Say
 from ordercast.orderers.regions.given import REGIONS_UNDERLAY
+from ordercast.parts.courier import ConnectionNumbers
 
+EMBEDDED: Final = "embedded"  # as `gms` of a node: it runs a replica itself
 SEARCH_S: Final = 0.4  # for which replicas are looked for
 AGAIN_S: Final = 5.0  # between two searches of a node that runs none
 ENOUGH: Final = 3  # replicas
@@ -24,7 +26,7 @@ ENOUGH: Final = 3  # replicas
 class EmbeddedService:
     """Runs a replica in a node, where one is missing; `await stop()` ends it in order."""
 
-    __slots__ = ("_driver", "_node", "_say", "_task", "_timing", "replica")
+    __slots__ = ("_connections", "_driver", "_node", "_say", "_task", "_timing", "replica")
 
     def __init__(
         self, node: NodeBase, driver: ReplicaDriver, timing: Timing | None = None, say: Say = lambda _: None
@@ -33,6 +35,7 @@ class EmbeddedService:
         self._driver = driver
         self._timing = timing if timing is not None else Timing()
         self._say = say
+        self._connections = ConnectionNumbers()
         self.replica: GmsReplica | None = None  # that runs here
         self._task = asyncio.get_running_loop().create_task(self._run())
 
@@ -52,7 +55,9 @@ class EmbeddedService:
             if await self._count() >= ENOUGH:
                 await asyncio.sleep(AGAIN_S)
                 continue
-            self.replica = GmsReplica(self._node, self._driver, self._timing, say=self._say)
+            self.replica = GmsReplica(
+                self._node, self._driver, self._timing, say=self._say, connections=self._connections
+            )
             try:
                 await self.replica.run()
                 return  # it was stopped

@@ -9,7 +9,7 @@ from ordercast.config import LAN_DATAGRAM, Timing
 from ordercast.engine import Outbox, Send
 from ordercast.errors import WireError
 from ordercast.orderers.regions.given import REGIONS_UNDERLAY
-from ordercast.parts.courier import Courier, CourierTerms
+from ordercast.parts.courier import ConnectionNumbers, Courier, CourierTerms
 from ordercast.view import Address, group_tag
 from ordercast.wire.courier import Parcel, decode_courier_ack, encode_courier_ack, open_part, part_head
 from ordercast.wire.gms import TO_DESKS
@@ -40,12 +40,14 @@ class Mailed(NamedTuple):
 class DeskMail:
     __slots__ = ("_addresses", "_courier", "_intake", "_me", "_waiting", "_writer")
 
-    def __init__(self, me: int, timing: Timing, counters: dict[str, int]) -> None:
+    def __init__(
+        self, me: int, timing: Timing, counters: dict[str, int], connections: ConnectionNumbers | None = None
+    ) -> None:
         tag = group_tag(REGIONS_UNDERLAY)
         self._me = me
         self._intake = Intake(tag, counters)
         self._writer = DatagramWriter(tag, me, LAN_DATAGRAM)
-        self._courier = Courier(me, timing, CourierTerms(bytes_per_s=DESK_BYTES_PER_S))
+        self._courier = Courier(me, timing, CourierTerms(bytes_per_s=DESK_BYTES_PER_S), connections)
         self._addresses: dict[int, Address] = {}
         self._waiting: dict[int, deque[Parcel]] = {}
 

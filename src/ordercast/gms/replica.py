@@ -22,6 +22,7 @@ from ordercast.gms.dump import dump, load
 from ordercast.groups.events import Left, Message, Uncertain
 from ordercast.groups.host import Host
 from ordercast.orderers.regions.given import REGIONS_UNDERLAY
+from ordercast.parts.courier import ConnectionNumbers
 from ordercast.service import AGREED, MAJORITY
 from ordercast.view import View, node_id
 from ordercast.wire.gms import MAX_PLACED, Ask, EpochBatch, NodeRequest, decode_batch, encode_batch
@@ -95,14 +96,16 @@ class GmsReplica:
         plan: Sequence[tuple[str, int]] = (),
         say: Say = lambda _: None,
         join: dict[str, Any] | None = None,
+        connections: ConnectionNumbers | None = None,
     ) -> None:
-        """plan: names of nodes and their regions. join: further arguments of `node.join` for the group of replicas."""
+        """plan: names of nodes and their regions. join: further arguments of `node.join` for the group of replicas.
+        connections: of a node that has one replica after the other."""
         self._node = node
         self._driver = driver
         self._plan = tuple(plan)
         self._say = say
         self._join = {"orderer": "token", "max_members": MAX_REPLICAS, **(join or {})}
-        self.desk = Desk(driver.host.me, timing, driver.host.take_order())
+        self.desk = Desk(driver.host.me, timing, driver.host.take_order(), connections)
         self._group: Group | None = None
         self._lock: Lock | None = None
         self._seen: View | None = None
@@ -203,12 +206,19 @@ class GmsReplica:
         async for event in group:
             if isinstance(event, Message):
                 self._on_message(event)
+            elif isinstance(event, View):
+                self._on_view(event)
             elif isinstance(event, Left):
                 self._lose_state()
             elif isinstance(event, Uncertain):
                 self.desk.failed(self._driver.now_ns())
         if not self._is_stopping:
             raise _Stopped  # out of the group for good
+
+    def _on_view(self, view: View) -> None:
+        """Who makes the group has the directory from the beginning, however fast others follow."""
+        if len(view.members) == 1 and not self._has_state.is_set():
+            self._take_state(RegionDirectory())
 
     async def _learn(self, group: Group) -> None:
         """Get the directory, whenever it is not here."""

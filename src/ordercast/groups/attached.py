@@ -85,7 +85,9 @@ class Attachments:
         chance of its own."""
         engines = self._engines
         if engines is None:
-            raise UsageError('orderer="regions" needs a membership service: give the node one')
+            raise UsageError(
+                'orderer="regions" needs a membership service: give the node gms=[addresses] or gms="embedded"'
+            )
 
         def make() -> RegionalEngine:
             return engines(me, config, timing, Random(rng.getrandbits(64)))

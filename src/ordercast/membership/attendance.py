@@ -268,7 +268,11 @@ class Attendance:
 
     def _meet(self, now_ns: int, replica: Replica) -> None:
         """A replica says who leads."""
-        if not replica.leader or not replica.service or self.state in (Attending.LEFT, Attending.OUT):
+        if self.state in (Attending.LEFT, Attending.OUT):
+            return
+        if not replica.leader or not replica.service:
+            if self.state is Attending.SEARCHING:  # the service begins: it will not take long
+                self._timers.set_earlier(Clock.FIND, now_ns + FIND_MAX_NS // 4)
             return
         if self.service and replica.service != self.service:
             if self._leader is None and now_ns - self._searched_ns >= SWITCH_NS:
@@ -519,7 +523,11 @@ class Attendance:
     def _advance(self, now_ns: int) -> None:
         if not self.service:
             return
-        if self._epochs.advance(self.service, self._answered):
+        request = self._open
+        # A leave is answered when everybody has confirmed it. This node has to hear of it to confirm it as well.
+        is_leaving = request is not None and request.what is Ask.DEPART
+        answered = request.number if request is not None and is_leaving else self._answered
+        if self._epochs.advance(self.service, answered):
             self._timers.set_earlier(Clock.GAP, now_ns + GAP_NS)
         elif self._epochs.epoch:
             self._timers.clear(Clock.GAP)

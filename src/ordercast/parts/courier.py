@@ -296,6 +296,15 @@ class _Peer:
         return self.sender.is_idle and self.receiver.is_idle
 
 
+class ConnectionNumbers:
+    """Numbers of connections: never used twice, for whatever peer."""
+
+    __slots__ = ("last",)
+
+    def __init__(self) -> None:
+        self.last = 0
+
+
 class Courier:
     """All peers of one node, which has the id `me`."""
 
@@ -315,7 +324,14 @@ class Courier:
         "strange",
     )
 
-    def __init__(self, me: int, timing: Timing, terms: CourierTerms | None = None) -> None:
+    def __init__(
+        self,
+        me: int,
+        timing: Timing,
+        terms: CourierTerms | None = None,
+        connections: ConnectionNumbers | None = None,
+    ) -> None:
+        """`connections`: of an id that has one courier after the other. Peers take a lower number for an old one."""
         self._me = me
         self._timing = timing
         self._terms = terms or CourierTerms()
@@ -324,7 +340,7 @@ class Courier:
         self._active: dict[int, _Peer] = {}  # those with something to send or out, in the order of their turns
         self._acks: dict[int, _Peer] = {}  # those that wait for an acknowledgement
         self._given_up: list[Undelivered] = []
-        self._connections = 0  # numbers are never used twice, for whatever peer
+        self._connections = connections if connections is not None else ConnectionNumbers()
         self._ready_ns = NEVER  # when the bucket lets more pass, where that is what sending waits for
         self.resent = 0
         self.duplicates = 0
@@ -438,16 +454,16 @@ class Courier:
         return True
 
     def _take(self, now_ns: int, peer: int, sender: _Sender, is_urgent: bool) -> ParcelPart:
-        seq, sent = sender.pop(now_ns, self._terms, is_urgent, self._connections + 1)
-        self._connections = max(self._connections, sender.connection)
+        seq, sent = sender.pop(now_ns, self._terms, is_urgent, self._connections.last + 1)
+        self._connections.last = max(self._connections.last, sender.connection)
         self.resent += sent.tries > 1
         sender.arm()
         part, last = sent.part_last
         return ParcelPart(self._me, peer, sender.connection, seq, seq - sender.oldest, part, last, sent.parcel)
 
     def _give_up(self, peer: int, sender: _Sender, verdict: CourierFailure) -> None:
-        self._connections += 1
-        self._given_up.append(Undelivered(peer, verdict, sender.give_up(self._connections)))
+        self._connections.last += 1
+        self._given_up.append(Undelivered(peer, verdict, sender.give_up(self._connections.last)))
         self._active.pop(peer, None)
 
     def _peer(self, peer: int) -> _Peer | None:
@@ -460,6 +476,6 @@ class Courier:
             if idle is None:
                 return None
             del self._peers[idle]
-        self._connections += 1
-        found = self._peers[peer] = _Peer(_Sender(self._timing, self._connections))
+        self._connections.last += 1
+        found = self._peers[peer] = _Peer(_Sender(self._timing, self._connections.last))
         return found

@@ -44,6 +44,7 @@ class BlockingNode(BlockingNodeBase):
         data_dir: str | Path | None = None,
         site: str | None = None,
         sites: str | Path | SitesConfig | None = None,
+        gms: Iterable[str | Address] | str | None = None,
         engines: EngineFactory | None = None,
         regions: RegionEngineFactory | None = None,
     ) -> None:
@@ -66,6 +67,7 @@ class BlockingNode(BlockingNodeBase):
                 data_dir=data_dir,
                 site=site,
                 sites=sites,
+                gms=gms,
                 engines=engines,
                 regions=regions,
             )

@@ -21,10 +21,11 @@ from ordercast.api.local import LocalBackend
 from ordercast.api.node import NodeBase
 from ordercast.config import LAN_DATAGRAM, LOOPBACK_DATAGRAM, SITES_ORDERER, GroupConfig, Timing
 from ordercast.errors import NotMember, UsageError
-from ordercast.gms.embedded import EmbeddedService
+from ordercast.gms.embedded import EMBEDDED, EmbeddedService
 from ordercast.groups.engines import EngineFactory, engines_of_sites
 from ordercast.groups.host import Host
 from ordercast.groups.regions.engines import RegionEngineFactory
+from ordercast.groups.regions.served import ServedEngines
 from ordercast.runtime.addresses import AddressError, group_address, interface_address, is_loopback, peer_address
 from ordercast.runtime.daemon import find_place
 from ordercast.runtime.data_folder import DataFolder
@@ -39,9 +40,6 @@ from ordercast.view import Address
 
 LEAVE_TIMEOUT_S: Final = 5.0
 """How long `close` waits for the groups to see this node leave."""
-
-EMBEDDED: Final = "embedded"
-"""As `gms`: the node runs a replica of the membership service itself."""
 
 MAX_NAME_BYTES: Final = 255
 """Of a node's name: it stands in every view."""
@@ -149,6 +147,10 @@ class Node(NodeBase):
                 name, life = folder.name, folder.life
             life = time_ns() if life is None else life
             has_multicast = _decide_multicast(multicast, unicast.address[0], bool(others))
+            # An embedded replica is asked at the node's own address: own multicasts do not come back.
+            services = [unicast.address] if gms == EMBEDDED else replicas
+            if regions is None and (has_multicast or services or others):
+                regions = ServedEngines(services)
             recorder = _recorder(trace, name, life) if trace is not None else None
             self._driver = UdpDriver(
                 loop,
@@ -184,8 +186,7 @@ class Node(NodeBase):
         super().__init__(self._local)
         self._loop = loop
         self._driver.start(self._open)
-        # Of the membership service of regions; an embedded replica is asked at the node's own address.
-        self.service_addresses: list[Address] = [unicast.address] if gms == EMBEDDED else replicas
+        self.service_addresses: list[Address] = services  # of replicas of the membership service of regions
         self._embedded = EmbeddedService(self, self._driver, self._timing, _log.info) if gms == EMBEDDED else None
         _open.add(self)
 
@@ -225,6 +226,7 @@ class Node(NodeBase):
             return
         try:
             async with asyncio.timeout(LEAVE_TIMEOUT_S):
+                await self._leave_regions()
                 if self._embedded is not None:
                     await self._embedded.stop()
                 await self._leave_all()

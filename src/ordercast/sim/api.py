@@ -21,9 +21,11 @@ from ordercast.api.local import LocalBackend
 from ordercast.api.node import NodeBase
 from ordercast.config import LAN_DATAGRAM, GroupConfig, Timing
 from ordercast.errors import NotMember, UsageError
+from ordercast.gms.embedded import EMBEDDED, EmbeddedService
 from ordercast.groups.engines import EngineFactory
 from ordercast.groups.host import Host
 from ordercast.groups.regions.engines import RegionEngineFactory
+from ordercast.groups.regions.served import ServedEngines
 from ordercast.sim.application import HostStack
 from ordercast.sim.loop import DEFAULT_LIMIT_NS, run_in_world
 from ordercast.sim.network import LAN, NetworkModel
@@ -84,12 +86,16 @@ class SimDriver:
             timing=self._timing,
             recorder=recorder,
             engines=self._engines,
-            regions=self._regions,
+            regions=self._served(node),
             has_multicast=self._world.has_multicast(node),
         )
         self.host.start(self._world.clock(node))
         node.after_pass = lambda now_ns: self._context.run(self._after_pass, now_ns)
         return HostStack(self.host)
+
+    def _served(self, node: Machine) -> RegionEngineFactory:
+        """Own multicasts do not come back, and without multicast every node of the world is asked."""
+        return self._regions if self._regions is not None else ServedEngines([node.address, *self.contacts()])
 
     def start(self, listener: PassFollower) -> None:
         """`listener` is told of each pass."""
@@ -172,7 +178,10 @@ class SimNode(NodeBase):
         engines: EngineFactory | None = None,
         has_multicast: bool = True,
         regions: RegionEngineFactory | None = None,
+        gms: str | None = None,
     ) -> None:
+        if gms not in (None, EMBEDDED):
+            raise UsageError(f'a simulated node finds the membership service by itself; gms is None or "{EMBEDDED}"')
         driver = SimDriver(
             world,
             name,
@@ -187,6 +196,7 @@ class SimNode(NodeBase):
         super().__init__(self._local)
         self._driver = driver
         driver.start(self._open)
+        self._embedded = EmbeddedService(self, driver, as_timing(timing)) if gms == EMBEDDED else None
 
     @property
     def host(self) -> Host:
@@ -206,6 +216,8 @@ class SimNode(NodeBase):
     def crash(self) -> None:
         """As by SIGKILL: nothing more is sent, and the tasks that wait here learn that the node is gone."""
         if self.is_up:
+            if self._embedded is not None:
+                self._embedded.abort()
             self._driver.crash()
             self._open.fail(NotMember(f"the node {self.name!r} has crashed"))
 
@@ -217,6 +229,9 @@ class SimNode(NodeBase):
         """Leave all groups and stop."""
         if not self.is_up:
             return
+        await self._leave_regions()
+        if self._embedded is not None:
+            await self._embedded.stop()
         await self._leave_all()
         if self.is_up:
             self._driver.halt()
@@ -242,8 +257,10 @@ class Simulation:
         timing: Timing | str | None = None,
         buffer_bytes: int = BUFFER_BYTES,
         has_multicast: bool = True,
+        gms: str | None = None,
     ) -> SimNode:
-        """A node that is up; the next life of one that was there before and is down."""
+        """A node that is up; the next life of one that was there before and is down. gms: as `Node` has it, "embedded";
+        any other node finds the membership service by itself."""
         return SimNode(
             self.world,
             name,
@@ -253,6 +270,7 @@ class Simulation:
             engines=self._engines,
             has_multicast=has_multicast,
             regions=self._regions,
+            gms=gms,
         )
 
 

@@ -16,6 +16,7 @@ from ordercast.membership.given import Attending, NumberedGroups, ViewSource
 from ordercast.orderers.regions.given import REGIONS_UNDERLAY, GivenEpoch
 from ordercast.orderers.regions.member_view import MemberView
 from ordercast.orderers.regions.upcalls import Installed, RegionUpcall
+from ordercast.parts.courier import ConnectionNumbers
 from ordercast.service import FIFO_RANK, Service
 from ordercast.underlay.regions.node import MAX_MEMBER_VIEWS, MAX_VIEWS, RegionNode, RegionTerms
 from ordercast.underlay.regions.receiving import MemberDesk
@@ -29,8 +30,7 @@ from ordercast.wire.regions import Accusation, Accused
 from ordercast.wire.segments import Datagram
 
 EXCLUDED_KEPT: Final = 4_096  # excluded nodes that are remembered before those without a view are forgotten
-# Without courier: blocks, acknowledgements of couriers, and what finds the service.
-DISCOVERY: Final = frozenset({76, 77})  # WHO and SERVICE, between nodes and replicas of the service
+DISCOVERY: Final = frozenset({Kind.WHO, Kind.SERVICE})  # between nodes and replicas of the service, without courier
 
 
 class RegionsEngine:
@@ -49,10 +49,17 @@ class RegionsEngine:
     )
 
     def __init__(
-        self, me: Member, config: GroupConfig, timing: Timing, source: ViewSource, terms: RegionTerms | None = None
+        self,
+        me: Member,
+        config: GroupConfig,
+        timing: Timing,
+        source: ViewSource,
+        terms: RegionTerms | None = None,
+        connections: ConnectionNumbers | None = None,
     ) -> None:
+        """`connections`: of the node's couriers, which has one engine after the other."""
         tag = group_tag(REGIONS_UNDERLAY)
-        self._node = RegionNode(me, tag, config, timing, terms or RegionTerms())
+        self._node = RegionNode(me, tag, config, timing, terms or RegionTerms(), connections)
         self._intake = Intake(tag, self._node.counters)
         self._members = MemberDesk(self._node)
         self._tokens = TokenDesk(self._node, self._members)

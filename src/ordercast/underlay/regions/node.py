@@ -12,7 +12,7 @@ from ordercast.orderers.regions.exclusions import Exclusions
 from ordercast.orderers.regions.given import GivenView
 from ordercast.orderers.regions.member_view import MemberView
 from ordercast.orderers.regions.record import UNKNOWN
-from ordercast.parts.courier import CourierTerms
+from ordercast.parts.courier import ConnectionNumbers, CourierTerms
 from ordercast.parts.rate import POLICIES
 from ordercast.underlay.regions.post import Post
 from ordercast.view import Member
@@ -67,7 +67,15 @@ class RegionNode:
         "views",
     )
 
-    def __init__(self, me: Member, tag: int, config: GroupConfig, timing: Timing, terms: RegionTerms) -> None:
+    def __init__(
+        self,
+        me: Member,
+        tag: int,
+        config: GroupConfig,
+        timing: Timing,
+        terms: RegionTerms,
+        connections: ConnectionNumbers | None = None,
+    ) -> None:
         self.me = me
         self.tag = tag
         self.config = config
@@ -84,7 +92,7 @@ class RegionNode:
         self.parts = Reassembly(config.datagram - PREFIX_BYTES)
         self.segment_bytes = config.datagram - PREFIX_BYTES - HEADER_BYTES
         terms_of_courier = CourierTerms(bytes_per_s=terms.courier_bytes_per_s, datagram=config.datagram)
-        self.post = Post(me.id, tag, timing, terms_of_courier)
+        self.post = Post(me.id, tag, timing, terms_of_courier, connections)
 
     def tally(self, name: str, count: int = 1) -> None:
         self.counters[name] = self.counters.get(name, 0) + count

@@ -8,7 +8,7 @@ from typing import Final
 
 from ordercast.config import Timing
 from ordercast.engine import Outbox, Send
-from ordercast.parts.courier import Courier, CourierTerms, Undelivered
+from ordercast.parts.courier import ConnectionNumbers, Courier, CourierTerms, Undelivered
 from ordercast.view import Address, Member
 from ordercast.wire.courier import CourierAck, Parcel, encode_courier_ack, open_part, part_head
 from ordercast.wire.header import HEADER, MAGIC, Kind
@@ -20,10 +20,12 @@ MAX_LEARNT: Final = 4_096  # addresses of peers that are in no view here; the ol
 class Post:
     __slots__ = ("_learnt", "_me", "_members", "_tag", "courier", "local")
 
-    def __init__(self, me: int, tag: int, timing: Timing, terms: CourierTerms) -> None:
+    def __init__(
+        self, me: int, tag: int, timing: Timing, terms: CourierTerms, connections: ConnectionNumbers | None = None
+    ) -> None:
         self._me = me
         self._tag = tag
-        self.courier = Courier(me, timing, terms)
+        self.courier = Courier(me, timing, terms, connections)
         self._members: dict[int, Address] = {}
         self._learnt: dict[int, Address] = {}
         self.local: deque[Parcel] = deque()  # to this node itself

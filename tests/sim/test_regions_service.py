@@ -1,0 +1,87 @@
+"""Regions with the real membership service, in virtual time: the program of real nodes, judged by its trace."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+from tests.sim.regions_program import GROUP, ROUND, Reader, Seen, check_seen, everybody_sends, send, three_members
+
+from ordercast.config import SECOND
+from ordercast.groups.events import Left
+from ordercast.sim.api import SimNode, Simulation, simulate
+from ordercast.sim.checkers import REGIONAL_PROPERTIES, check_all
+from ordercast.sim.network import LAN, NetworkModel
+from ordercast.sim.world import World
+
+LOSSY = replace(LAN, loss=0.03)
+LIMIT_NS = 300 * SECOND
+
+
+def judge(world: World) -> None:
+    verdict = check_all(world.rows(), clock="virtual", quiet=True)
+    assert verdict.held, "\n".join(verdict.summary())
+    assert set(REGIONAL_PROPERTIES) <= verdict.properties.keys()
+
+
+@pytest.mark.parametrize("network", [LAN, LOSSY], ids=["lan", "lossy"])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_member_dies_and_comes_back(seed: int, network: NetworkModel) -> None:
+    world = World(seed, network)
+
+    async def program(make: Simulation) -> list[Seen]:
+        def embedded(name: str) -> SimNode:
+            return make(name, gms="embedded")
+
+        return await three_members(embedded)
+
+    check_seen(simulate(program, world=world, limit_ns=LIMIT_NS))
+    judge(world)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_node_that_was_put_out_comes_back_in_the_same_life(seed: int) -> None:
+    """It stands still for so long that the service excludes it. Its next engine registers anew, and its peers take what
+    it sends although they know the couriers of the former engine."""
+    world = World(seed, LAN)
+
+    async def program(make: Simulation) -> None:
+        names = ["a", "b", "c"]
+        nodes = [make("a", gms="embedded"), make("b"), make("c")]
+        groups = await asyncio.gather(*(node.join(GROUP, orderer="regions") for node in nodes))
+        readers = [Reader(group) for group in groups]
+        await asyncio.gather(*(reader.members_are(names) for reader in readers))
+        await everybody_sends(readers, nodes, 0)
+        world.pause("c")
+        await asyncio.gather(*(reader.members_are(names[:2]) for reader in readers[:2]))
+        await asyncio.gather(*(send(reader.group, ROUND) for reader in readers[:2]))
+        world.resume("c")
+        await readers[2].until(lambda reader: bool(reader.left))
+        assert readers[2].left == [Left(False, True, readers[2].left[0].text, GROUP)]
+        await asyncio.gather(*(reader.members_are(names) for reader in readers))
+        await send(readers[2].group, ROUND)
+        await readers[2].group.send(b"%d" % (2 * ROUND), confirm=True)
+        await asyncio.gather(*(reader.has_all_of(nodes[2:], 2 * ROUND + 1) for reader in readers))
+        assert [reader.seen[str(nodes[2].member)] for reader in readers] == [list(range(2 * ROUND + 1))] * 3
+        for node in reversed(nodes):
+            await node.close()
+
+    simulate(program, world=world, limit_ns=LIMIT_NS)
+    judge(world)
+
+
+def test_without_multicast_every_node_is_asked() -> None:
+    world = World(0, LAN)
+
+    async def program(make: Simulation) -> None:
+        a = make("a", gms="embedded", has_multicast=False)
+        b = make("b", has_multicast=False)
+        readers = [Reader(await node.join(GROUP, orderer="regions")) for node in (a, b)]
+        await asyncio.gather(*(reader.members_are(["a", "b"]) for reader in readers))
+        await everybody_sends(readers, (a, b), 0)
+        await b.close()
+        await a.close()
+
+    simulate(program, world=world, limit_ns=LIMIT_NS)
+    judge(world)
