@@ -72,7 +72,7 @@ def test_the_papers_policy_is_a_little_faster_than_the_report() -> None:
 
 
 def test_an_unknown_policy_is_refused_with_those_that_there_are() -> None:
-    with pytest.raises(UsageError, match="'qsm', 'demand'"):
+    with pytest.raises(UsageError, match="'window', 'demand', 'qsm'"):
         policy_of("tcp")
     assert all(policy_of(name) is not None for name in POLICIES)
 

@@ -28,6 +28,22 @@ class NakAnswer(NamedTuple):
     gone: NumberSet
 
 
+class LaneWindow:
+    """Bytes of one lane that may be unacknowledged: its share of what members' buffers take, and `least` at any rate.
+    `senders`: how many share it, as far as anybody knows."""
+
+    __slots__ = ("_ceiling", "_least", "bytes", "largest")
+
+    def __init__(self, ceiling: int, least: int, largest: int, senders: int) -> None:
+        self._ceiling = ceiling
+        self._least = least
+        self.largest = largest  # block that it takes
+        self.share(senders)
+
+    def share(self, senders: int) -> None:
+        self.bytes = max(self._least, self._ceiling // max(1, senders))
+
+
 class RegionLane:
     __slots__ = (
         "_ordinals",
@@ -46,11 +62,13 @@ class RegionLane:
         "tail_ns",
         "unacked_bytes",
         "unpurged_bytes",
+        "window",
     )
 
-    def __init__(self, given: GivenView, rate: SendingRate) -> None:
+    def __init__(self, given: GivenView, rate: SendingRate, window: LaneWindow) -> None:
         self.given = given
         self.rate = rate
+        self.window = window
         self.count = 0
         self.kept: dict[int, bytes] = {}
         self._ordinals: dict[int, int] = {}  # of kept blocks: which of those that were ever taken for the region
@@ -73,7 +91,8 @@ class RegionLane:
             return 0
         if len(self._sizes) >= UNPURGED * history_blocks:
             return 0
-        free = min(history_bytes - self.unacked_bytes, UNPURGED * history_bytes - self.unpurged_bytes)
+        most = min(history_bytes, self.window.bytes)
+        free = min(most - self.unacked_bytes, UNPURGED * history_bytes - self.unpurged_bytes)
         return max(0, min(free, self.rate.credits * segment_bytes))
 
     def add(self, now_ns: int, block: bytes, ordinal: int, segments: int, tail_ns: int) -> int:
@@ -118,7 +137,8 @@ class RegionLane:
         elif has_freed:
             self.tail_ns = now_ns + tail_ns
         if not self.ended:
-            self.rate.report(now_ns, ack.rate)
+            self.rate.report(now_ns, ack.rate, ack.senders)
+            self.window.share(ack.senders)
         return has_freed
 
     def answer(self, partition: int, count: int, segments: NumberSet, step: int) -> NakAnswer:
