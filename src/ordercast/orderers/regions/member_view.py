@@ -98,6 +98,7 @@ class MemberView:
         "meter",
         "mine",
         "next_start_ns",
+        "overhead",
         "records",
         "rounds",
         "settled_at",
@@ -108,7 +109,14 @@ class MemberView:
     )
 
     def __init__(
-        self, given: GivenView, me: int, exclusions: Exclusions, now_ns: int, interval_ns: int, start_bytes: int
+        self,
+        given: GivenView,
+        me: int,
+        exclusions: Exclusions,
+        now_ns: int,
+        interval_ns: int,
+        start_bytes: int,
+        overhead: int = 0,
     ) -> None:
         self.given = given
         self.me = me
@@ -132,6 +140,7 @@ class MemberView:
         self.rounds = Rounds()
         self.next_start_ns = now_ns + interval_ns
         self.start_bytes = start_bytes  # of blocks that have come: its leader starts a token
+        self.overhead = overhead  # of a block, in that count
         self.silence_ns = NEVER
         # Rate
         self.meter = RateMeter(now_ns)

@@ -348,7 +348,8 @@ class RegionsEngine:
                 and any(member.id == me for member in view.members)
             ):
                 node.views[view.view] = MemberView(
-                    view, me, node.exclusions, now_ns, node.terms.token_ns, node.start_bytes(view)
+                    *(view, me, node.exclusions, now_ns, node.terms.token_ns, node.start_bytes(view)),
+                    node.block_overhead,
                 )
         for name, found in list(node.views.items()):
             if name in ended:

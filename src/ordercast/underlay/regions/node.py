@@ -15,6 +15,7 @@ from ordercast.orderers.regions.lane import LaneWindow
 from ordercast.orderers.regions.member_view import MemberView
 from ordercast.orderers.regions.record import UNKNOWN
 from ordercast.parts.courier import CourierTerms
+from ordercast.parts.log import DATAGRAM_OVERHEAD
 from ordercast.parts.rate import DEFAULT_POLICY, POLICIES
 from ordercast.parts.share import ceiling_among, largest_block
 from ordercast.underlay.regions.post import Post
@@ -110,13 +111,18 @@ class RegionNode:
         ceiling = ceiling_among(given.members, self.config)
         members = min(len(given.members), SHARES)
         largest = largest_block(ceiling, members, self.config)
-        return LaneWindow(ceiling, min(ceiling, 2 * largest), largest, members)
+        return LaneWindow(ceiling, min(ceiling, 2 * largest), largest, members, DATAGRAM_OVERHEAD)
 
     def start_bytes(self, given: GivenView) -> int:
         """A token leaves when so much has come."""
         if self.terms.is_windowed:
             return ceiling_among(given.members, self.config) // WINDOW_START_SHARE
         return self.config.history_bytes // START_SHARE
+
+    @property
+    def block_overhead(self) -> int:
+        """That a small block takes of a buffer; a window counts it."""
+        return DATAGRAM_OVERHEAD if self.terms.is_windowed else 0
 
     def tally(self, name: str, count: int = 1) -> None:
         self.counters[name] = self.counters.get(name, 0) + count

@@ -108,7 +108,7 @@ class MemberDesk:
                 raise WireError("opening of a lane by somebody else")
         if not record.take(number, block, answers):
             return  # it is kept again
-        view.fresh_bytes += len(block)
+        view.fresh_bytes += len(block) + view.overhead
         node = self._node
         if opening is not None:
             record.opening = opening

@@ -159,7 +159,7 @@ class LaneDesk:
             # Own blocks are delivered at once, and are a member's as any others from then on.
             record.take(number, block, view.answered[number % view.count])
             record.next = record.prefix
-            view.fresh_bytes += len(block)
+            view.fresh_bytes += len(block) + view.overhead
             # They count as received (2.4): otherwise the sample of a member that sends alone would be 0, and the least.
             view.meter.add(now_ns, segments)
             if ordinal >= 0:
