@@ -1,7 +1,7 @@
 """Random runs of engines of regions.
 
 python -m tests.regions.chance 200 1            # 200 runs from seed 1
-python -m tests.regions.chance show 42          # one run, with what happened
+python -m tests.regions.chance show 42          # one run, with what happened; 42 window: with that policy
 """
 
 from __future__ import annotations
@@ -24,14 +24,16 @@ REST_NS: Final = 30 * SECOND  # 300 rounds
 class Chance:
     """One run, drawn from a seed."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, policy: str = "demand") -> None:
         self.rng = rng = random.Random(f"regions {seed}")
         self.regions = rng.randint(1, 2)
         nodes = rng.randint(2, 7)
         loss = rng.choice((0.0, 0.02, 0.1, 0.3, 0.5))
         link = Link(loss, rng.choice((0.0, 0.05)), rng.choice((0.0, 0.1, 0.4)))
         config = GroupConfig(datagram=rng.choice((512, 1_400)), history_bytes=rng.choice((16_384, 65_536)))
-        self.world = World(random.Random(f"net {seed}"), nodes, rng.randint(1, 3), link, config, rng.random() < 0.8)
+        self.world = World(
+            random.Random(f"net {seed}"), nodes, rng.randint(1, 3), link, config, rng.random() < 0.8, policy
+        )
         self.world.sizes = rng.choice(([1], [1, 300], [1, 1_000, 4_000]))
         self.faults = rng.randint(0, 6)
         self.log: list[str] = []
@@ -110,9 +112,9 @@ class Chance:
         self.log.append(f"{self.world.now_ns / SECOND:8.3f} {text}")
 
 
-def run(seed: int) -> tuple[str, Chance]:
+def run(seed: int, policy: str = "demand") -> tuple[str, Chance]:
     """One run: what is wrong with it, or an empty text."""
-    chance = Chance(seed)
+    chance = Chance(seed, policy)
     try:
         chance.run()
     except Violation as error:
@@ -122,7 +124,7 @@ def run(seed: int) -> tuple[str, Chance]:
 
 def main(arguments: list[str]) -> int:
     if arguments[0] == "show":
-        text, chance = run(int(arguments[1]))
+        text, chance = run(int(arguments[1]), *arguments[2:])
         print("\n".join(chance.log))
         print(text or "holds")
         return 0

@@ -28,6 +28,14 @@ def test_random_runs_hold(first: int) -> None:
         assert not text, f"python -m tests.regions.chance show {seed}: {text}"
 
 
+@pytest.mark.parametrize("first", range(101, 141, 10))
+def test_random_runs_hold_with_a_window(first: int) -> None:
+    """The default: tokens follow one another more closely."""
+    for seed in range(first, first + 10):
+        text, _ = run(seed, "window")
+        assert not text, f"python -m tests.regions.chance show {seed} window: {text}"
+
+
 @pytest.mark.parametrize("bug", SAMPLE, ids=[bug.name.replace(" ", "-") for bug in SAMPLE])
 def test_a_planted_bug_is_caught(bug: Bug) -> None:
     assert caught(bug) is not None, f"{bug.name}: {bug.bound} seeds did not catch it. {bug.breaks}"

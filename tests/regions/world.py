@@ -90,7 +90,9 @@ class World:
         link: Link,
         config: GroupConfig | None = None,
         has_multicast: bool = True,
+        policy: str = "demand",
     ) -> None:
+        self.terms = RegionTerms(token_ns=TOKEN_NS, rate_policy=policy)
         self.rng = rng
         self.link = link
         self.now_ns = SECOND
@@ -125,7 +127,7 @@ class World:
 
     def _make_engine(self, index: int, member: Member) -> Place:
         source = FakeSource(member.id, lambda: self.rng.choice((1, 5, 20, 150)) * MS)
-        engine = RegionsEngine(member, self.config, TIMING, source, RegionTerms(token_ns=TOKEN_NS))
+        engine = RegionsEngine(member, self.config, TIMING, source, self.terms)
         place = Place(index, engine, source, member)
         self.by_id[member.id] = self.by_address[member.address] = place
         return place

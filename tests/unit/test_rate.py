@@ -22,6 +22,7 @@ from ordercast.parts.rate import (
     RateMeter,
     SendingRate,
     fair_share,
+    first_rate_of,
     policy_of,
 )
 
@@ -72,7 +73,7 @@ def test_the_papers_policy_is_a_little_faster_than_the_report() -> None:
 
 
 def test_an_unknown_policy_is_refused_with_those_that_there_are() -> None:
-    with pytest.raises(UsageError, match="'qsm', 'demand'"):
+    with pytest.raises(UsageError, match="'window', 'demand', 'qsm'"):
         policy_of("tcp")
     assert all(policy_of(name) is not None for name in POLICIES)
 
@@ -95,6 +96,50 @@ def test_the_policy_of_demand_falls_when_less_is_received_than_was_sent() -> Non
     policy.sent(1_000.0, 200.0, 200.0)
     assert policy.rate(1_000.0, 100.0) == pytest.approx((1 + GROWTH) * 500)
     assert policy.rate(1_000.0, 190.0) == 1_000.0
+
+
+def test_the_policy_of_a_window_has_no_rate_until_a_member_falls_behind() -> None:
+    """Then it is formula (2) of what that member received, until there was no loss for as long as a mean is over."""
+    policy = policy_of("window")
+    policy.sent(MAX_RATE, 1_000.0, 1_000.0)
+    assert policy.rate(MAX_RATE, 950.0) == MAX_RATE
+    assert policy.rate(MAX_RATE, 500.0) == pytest.approx((1 + GROWTH) * 500)
+    for _ in range(SAMPLES - 1):
+        policy.sent(550.0, 500.0, 500.0)
+        assert policy.rate(550.0, 500.0) == 550.0
+    policy.sent(550.0, 500.0, 500.0)
+    assert policy.rate(550.0, 500.0) == MAX_RATE
+
+
+def test_the_policy_of_a_window_looks_at_what_a_member_received_of_all_senders() -> None:
+    """Beside a light sender the fair share is half of what a heavy one sends, and nothing is lost."""
+    policy = policy_of("window")
+    policy.sent(MAX_RATE, 1_000.0, 1_000.0)
+    assert policy.rate(MAX_RATE, 501.0, 2) == MAX_RATE
+    assert policy.rate(MAX_RATE, 300.0, 2) == pytest.approx((1 + GROWTH) * 600)
+
+
+def test_a_sender_without_a_rate_needs_no_credits_and_no_timer() -> None:
+    sending = SendingRate(0, policy_of("window"), first_rate_of("window"))
+    sending.take(0, 10 * int(POOL))
+    assert (sending.may_send, sending.deadline_ns()) == (True, NEVER)
+    assert sending.credits > POOL
+    sending.take(SECOND, 1_000)
+    sending.take(2 * SECOND, 1_000)
+    sending.take(3 * SECOND, 1_000)
+    assert sending.report(3 * SECOND, 10.0)
+    sending.take(3 * SECOND, 10 * int(POOL))
+    assert not sending.may_send
+    assert sending.deadline_ns() < NEVER
+
+
+def test_a_lane_that_is_younger_than_its_view_does_not_take_a_longer_mean_for_a_loss() -> None:
+    """Receivers have counted for ten seconds, and the sender for one."""
+    sending = SendingRate(0, policy_of("demand"), 1_000.0)
+    sending.take(0, 900)
+    sending.expire(SECOND)
+    assert sending.report(SECOND, 90.0)
+    assert sending.rate == 1_000.0
 
 
 def test_credits_come_back_when_they_are_below_the_low_mark() -> None:

@@ -25,7 +25,6 @@ from ordercast.wire.regions import (
     MAX_TOKEN_RUNS,
     SEEN,
     EarlierView,
-    LaneOpening,
     TokenEntry,
     decode_accused,
     decode_ack,
@@ -58,7 +57,8 @@ GOLDEN: dict[str, tuple[bytes, str]] = {
     ),
     "open": (
         encode_open(sample.OPENING),
-        "0c000000000000000200000005000000770000000000000028000000000000000600000078000000000000000100000000000000",
+        "0c00000000000000020000000500616c6963650300000000000000080031302e302e302e37581b0500000077000000000000"
+        "0028000000000000000600000078000000000000000100000000000000",
     ),
     "close": (
         encode_close(sample.CLOSING),
@@ -172,9 +172,13 @@ HOSTILE: dict[str, tuple[Callable[[bytes], Any], bytes]] = {
     "an empty set": (decode_token, spoilt(ONE_ENTRY, 120, 0, 10)[:130] + ONE_ENTRY[144:]),
     "an opening with a view twice": (
         decode_open,
-        encode_open(LaneOpening(1, (EarlierView(1, 2, 3), EarlierView(2, 2, 3)))),
+        encode_open(sample.OPENING._replace(earlier=(EarlierView(1, 2, 3), EarlierView(2, 2, 3)))),
     ),
-    "an opening with a view without blocks": (decode_open, encode_open(LaneOpening(1, (EarlierView(1, 2, 0),)))),
+    "an opening with a view without blocks": (
+        decode_open,
+        encode_open(sample.OPENING._replace(earlier=(EarlierView(1, 2, 0),))),
+    ),
+    "an opening by nobody": (decode_open, encode_open(sample.OPENING._replace(name=""))),
     "an opening with too many views": (decode_open, spoilt(encode_open(sample.OPENING), 8, MAX_EARLIER + 1, 4)),
     "a final count out of all reason": (decode_close, spoilt(encode_close(sample.CLOSING), 0, 1 << 60, 8)),
     "an acknowledgement with unknown flags": (decode_ack, spoilt(encode_ack(sample.ACK), 30, 2)),
@@ -195,7 +199,7 @@ def test_what_would_be_refused_is_not_sent() -> None:
     with pytest.raises(InvariantViolation):
         encode_numbers(EMPTY)
     with pytest.raises(InvariantViolation):
-        encode_open(LaneOpening(1, tuple(EarlierView(1, each, 1) for each in range(MAX_EARLIER + 1))))
+        encode_open(sample.OPENING._replace(earlier=tuple([EarlierView(1, at, 1) for at in range(MAX_EARLIER + 1)])))
 
 
 def test_every_kind_of_regions_has_a_word_in_traces() -> None:

@@ -6,7 +6,7 @@ from ordercast.config import SECOND
 from ordercast.engine import NEVER
 from ordercast.orderers.regions.delivery import Deliveries
 from ordercast.orderers.regions.given import GivenView
-from ordercast.orderers.regions.lane import RegionLane
+from ordercast.orderers.regions.lane import LaneWindow, RegionLane
 from ordercast.orderers.regions.upcalls import BlocksLost, LaneRun
 from ordercast.parts.ranges import from_numbers
 from ordercast.parts.rate import SendingRate, policy_of
@@ -18,7 +18,7 @@ OTHER = VIEW._replace(view=12, epoch=2)
 
 
 def a_lane(blocks: int, size: int = 100) -> RegionLane:
-    lane = RegionLane(VIEW, SendingRate(0, policy_of("qsm"), 1_000.0))
+    lane = RegionLane(VIEW, SendingRate(0, policy_of("qsm"), 1_000.0), LaneWindow(1 << 20, 1 << 20, 1_000, 1))
     for number in range(blocks):
         assert lane.add(0, bytes(size), number - 1, 1, SECOND) == number
     return lane

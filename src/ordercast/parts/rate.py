@@ -45,6 +45,8 @@ STEP: Final = 32.0  # Delta_max
 LEAST_ALPHA: Final = 0.5
 MOST_ALPHA: Final = 2.0
 ADJUSTED_OVER: Final = 1  # intervals whose actual rate formula (3) takes
+DEMAND_FIRST_RATE: Final = 10_000.0  # from mu_min each change of members would cost minutes
+UNPACED: Final = 1 << 20  # credits of a sender without a rate
 FULL: Final = 0.9  # of its rate: a sender that sent so much had more to send
 LAG: Final = 3  # intervals after which a report tells of what was sent
 
@@ -94,6 +96,11 @@ class RateMeter:
         counts = list(self._counts)[-last:] if last else self._counts
         return sum(counts) * SECOND / (len(counts) * self._interval_ns) if counts else 0.0
 
+    def whole_mean(self) -> float:
+        """The same over k intervals, those before the first as empty. A lane is younger than its view: receivers have
+        counted for longer than its sender."""
+        return sum(self._counts) * SECOND / ((self._counts.maxlen or 1) * self._interval_ns)
+
     @property
     def intervals(self) -> int:
         """How many intervals the mean is over."""
@@ -111,8 +118,8 @@ class RateMeter:
 class RatePolicy(Protocol):
     """What a report of the region makes of the rate of a sender."""
 
-    def rate(self, before: float, reported: float) -> float:
-        """The rate from now on. `reported`: formula (1)."""
+    def rate(self, before: float, reported: float, senders: int = 1) -> float:
+        """The rate from now on. `reported`: formula (1), with m = `senders`."""
 
     def sent(self, rate: float, mean: float, last: float) -> None:
         """An interval is over: the rate that held, the mean of what was sent, and what was sent in this one."""
@@ -127,7 +134,7 @@ class QsmPolicy:
         self._growth = growth
         self._least = least
 
-    def rate(self, before: float, reported: float) -> float:  # noqa: ARG002
+    def rate(self, before: float, reported: float, senders: int = 1) -> float:  # noqa: ARG002
         return max(self._least, (1 + self._growth) * reported)
 
     def sent(self, rate: float, mean: float, last: float) -> None:
@@ -149,7 +156,7 @@ class DemandPolicy:
         self._means: deque[float] = deque(maxlen=LAG)  # of what was sent
         self._pause = 0  # intervals in which reports tell of a loss that has had its effect
 
-    def rate(self, before: float, reported: float) -> float:
+    def rate(self, before: float, reported: float, senders: int = 1) -> float:  # noqa: ARG002
         if self._full >= SAMPLES:
             return max(self._least, (1 + self._growth) * reported)
         # A report lags behind: what was sent is the least of the last means, so that a burst that has just begun does
@@ -166,16 +173,57 @@ class DemandPolicy:
         self._pause = max(0, self._pause - 1)
 
 
-POLICIES: Final = ("qsm", "demand")
+class WindowPolicy:
+    """No rate at all (`MAX_RATE`), as long as receivers keep up: what is under way is bounded by a window, which is
+    their buffers' (`parts/share.py`), and acknowledgements make room in it.
+
+    Where a member received less in all than this sender sent, the rate becomes formula (2) of what it received, until
+    there was no such report for as long as a mean is taken over. Formula (1) is not asked for a share: beside a sender
+    with little to send, the fair share of one with much would be half of what it sends, then half of that.
+    """
+
+    __slots__ = ("_calm", "_growth", "_least", "_means", "_pause")
+
+    def __init__(self, growth: float = GROWTH, least: float = MIN_RATE) -> None:
+        self._growth = growth
+        self._least = least
+        self._means: deque[float] = deque(maxlen=LAG)  # of what was sent
+        self._pause = 0  # intervals in which reports tell of a loss that has had its effect
+        self._calm = 0  # intervals without such a report
+
+    def rate(self, before: float, reported: float, senders: int = 1) -> float:
+        received = reported * max(1, senders)
+        if received < min(self._means, default=0.0) / (1 + self._growth):
+            if self._pause:
+                return before
+            self._pause, self._calm = LAG, 0
+            return max(self._least, (1 + self._growth) * received)
+        return before if self._calm < SAMPLES else MAX_RATE
+
+    def sent(self, rate: float, mean: float, last: float) -> None:  # noqa: ARG002
+        self._means.append(mean)
+        self._pause = max(0, self._pause - 1)
+        self._calm = min(SAMPLES, self._calm + 1)
+
+
+POLICIES: Final = ("window", "demand", "qsm")
+DEFAULT_POLICY: Final = "window"
 
 
 def policy_of(name: str, growth: float = GROWTH, least: float = MIN_RATE) -> RatePolicy:
     """The policy that a configuration names."""
+    if name == "window":
+        return WindowPolicy(growth, least)
     if name == "qsm":
         return QsmPolicy(growth, least)
     if name == "demand":
         return DemandPolicy(growth, least)
     raise UsageError(f"unknown rate policy {name!r}; this version has {', '.join(map(repr, POLICIES))}")
+
+
+def first_rate_of(name: str) -> float:
+    """Of a sender of which nobody has heard."""
+    return {"window": MAX_RATE, "demand": DEMAND_FIRST_RATE}.get(name, MIN_RATE)
 
 
 # Formula (4). --------------------------------------------------------------------------------------------------------
@@ -256,25 +304,33 @@ class SendingRate:
         return self._meter.mean()
 
     @property
+    def is_paced(self) -> bool:
+        """Whether there is a rate; otherwise something else bounds what leaves."""
+        return self._rate < MAX_RATE
+
+    @property
     def may_send(self) -> bool:
-        return self._credits.may_send
+        return not self.is_paced or self._credits.may_send
 
     @property
     def credits(self) -> int:
         """Datagrams that may leave now; a block that takes more may leave where this is above 0."""
+        if not self.is_paced:
+            return UNPACED
         return max(0, -int(-self._credits.level // 1))
 
     def take(self, now_ns: int, datagrams: int) -> None:
         self._conclude(now_ns)
         self._meter.add(now_ns, datagrams)
-        self._credits.take(now_ns, datagrams)
+        if self.is_paced:
+            self._credits.take(now_ns, datagrams)
 
-    def report(self, now_ns: int, reported: float) -> bool:
-        """The region's answer; False where it cannot be true."""
+    def report(self, now_ns: int, reported: float, senders: int = 1) -> bool:
+        """The region's answer, and among how many it was shared; False where it cannot be true."""
         if not 0 <= reported <= MAX_RATE:
             return False
         self._conclude(now_ns)
-        self._rate = min(MAX_RATE, self._policy.rate(self._rate, reported))
+        self._rate = min(MAX_RATE, self._policy.rate(self._rate, reported, senders))
         self.reports += 1
         self._credits.set_rate(self.alpha * self._rate)
         return True
@@ -285,7 +341,7 @@ class SendingRate:
 
     def deadline_ns(self) -> int:
         """Of credits. Intervals are concluded when something happens: a lane at rest needs no timer."""
-        return self._credits.deadline_ns()
+        return self._credits.deadline_ns() if self.is_paced else NEVER
 
     def _conclude(self, now_ns: int) -> None:
         """Formula (3), at most once in an interval."""
@@ -294,10 +350,10 @@ class SendingRate:
             return
         if passed > 1:
             # Nothing was sent in the intervals after the first: the policy hears of a pause once.
-            self._policy.sent(self._rate, self._meter.mean(), 0.0)
+            self._policy.sent(self._rate, self._meter.whole_mean(), 0.0)
             return
         last = self._meter.mean(ADJUSTED_OVER)
-        self._policy.sent(self._rate, self._meter.mean(), last)
-        if last > 0:
+        self._policy.sent(self._rate, self._meter.whole_mean(), last)
+        if last > 0 and self.is_paced:
             self.alpha = adjusted(self.alpha, self._rate, last)
             self._credits.set_rate(self.alpha * self._rate)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from ordercast.config import MAX_BLOCK, GroupConfig
 from ordercast.parts.log import DATAGRAM_OVERHEAD
-from ordercast.view import View
+from ordercast.view import Member, View
 from ordercast.wire.header import HEADER_BYTES
 
 MIN_BLOCK: Final = 512
@@ -14,7 +15,12 @@ MIN_BLOCK: Final = 512
 
 def ceiling_of(view: View, config: GroupConfig) -> int:
     """Half the smallest receive buffer in the view, and no more than the history."""
-    smallest = min((member.buffer_bytes for member in view.members if member.buffer_bytes), default=0)
+    return ceiling_among(view.members, config)
+
+
+def ceiling_among(members: Sequence[Member], config: GroupConfig) -> int:
+    """The same of any list of members."""
+    smallest = min((member.buffer_bytes for member in members if member.buffer_bytes), default=0)
     return min(config.history_bytes, smallest // 2) if smallest else config.history_bytes
 
 

@@ -15,11 +15,14 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from ordercast.errors import InvariantViolation, WireError
-from ordercast.wire.codec import MAX_NUMBER, Reader
+from ordercast.view import Address
+from ordercast.wire.codec import MAX_NUMBER, Reader, Writer
 from ordercast.wire.ranges import EMPTY, MAX_RUNS, NumberSet, decode_set, encode_set, read_set
+from ordercast.wire.views import encode_address, take_address
 
 Buffer = bytes | bytearray | memoryview
 
+MAX_SENDER_NAME: Final = 255  # bytes
 MAX_EARLIER: Final = 2_048  # views that one OPEN names
 MAX_SENDERS: Final = 1_024  # with an entry in one token
 MAX_TOKEN_RUNS: Final = 4_096  # of all sets of a token together
@@ -28,7 +31,7 @@ MAX_PLACE: Final = 2 * MAX_REGION_MEMBERS
 MAX_LANE_BLOCKS: Final = 1 << 52  # of one sender in one view: block * 256 + segment stays below 2^60
 MAX_RATE: Final = (1 << 32) - 1  # datagrams a second
 
-OPEN: Final = Struct("<QI")  # epoch, views that follow
+OPEN: Final = Struct("<QI")  # epoch, views that follow the name
 EARLIER: Final = Struct("<IQQ")  # region, view, final count
 CLOSE: Final = Struct("<QQ")  # final count, epoch
 # epoch, epochs of the last complete round and of the one before, least rate, place, active senders, entries, flags
@@ -72,29 +75,34 @@ class EarlierView(NamedTuple):
 
 
 class LaneOpening(NamedTuple):
-    """Block 0 of a lane: all earlier views that its sender used and that are not drained, in any region."""
+    """Block 0 of a lane: who its sender is, which need not be in a view of the receiver, and all earlier views that it
+    used and that are not drained, in any region."""
 
     epoch: int
-    earlier: tuple[EarlierView, ...]
+    name: str
+    life: int
+    address: Address  # where it receives
+    earlier: tuple[EarlierView, ...] = ()
 
 
 def encode_open(opening: LaneOpening) -> bytes:
     if len(opening.earlier) > MAX_EARLIER:
         raise InvariantViolation(f"a lane opens with {len(opening.earlier)} earlier views, {MAX_EARLIER} are the most")
-    head = OPEN.pack(opening.epoch, len(opening.earlier))
-    return head + b"".join([EARLIER.pack(*each) for each in opening.earlier])
+    writer = Writer().pack(OPEN, opening.epoch, len(opening.earlier))
+    writer.text(opening.name).i64(opening.life).raw(encode_address(opening.address))
+    return writer.raw(b"".join([EARLIER.pack(*each) for each in opening.earlier])).bytes()
 
 
 def decode_open(body: Buffer) -> LaneOpening:
-    if len(body) < OPEN.size:
-        raise WireError("opening of a lane too short")
-    epoch, count = OPEN.unpack_from(body)
-    if count > MAX_EARLIER or len(body) != OPEN.size + count * EARLIER.size or epoch > MAX_NUMBER:
-        raise WireError("opening of a lane of odd size")
-    earlier = tuple(map(EarlierView._make, EARLIER.iter_unpack(memoryview(body)[OPEN.size :])))
+    reader = Reader(memoryview(body))
+    epoch, count = reader.unpack(OPEN)
+    name, life, address = reader.text(MAX_SENDER_NAME), reader.i64(), take_address(reader)
+    if count > MAX_EARLIER or reader.left != count * EARLIER.size or epoch > MAX_NUMBER or not name:
+        raise WireError("opening of a lane of odd size, or of nobody")
+    earlier = tuple(map(EarlierView._make, EARLIER.iter_unpack(reader.raw(reader.left))))
     if any(not 0 < each.final <= MAX_LANE_BLOCKS for each in earlier) or len({each.view for each in earlier}) != count:
         raise WireError("opening of a lane that names a view twice, or one without blocks")
-    return LaneOpening(epoch, earlier)
+    return LaneOpening(epoch, name, life, address, earlier)
 
 
 class LaneClosing(NamedTuple):

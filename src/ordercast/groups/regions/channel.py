@@ -281,10 +281,10 @@ class RegionChannel:
             if self.requests.leaves:
                 self._leave(now_ns)
             self.engine.after_batch(now_ns, out)
+            if out.notes:
+                self._take_notes(now_ns)  # before deliveries: a sender may have said its name just now
             for upcall in self.engine.take():
                 self._on_upcall(now_ns, upcall)
-            if out.notes:
-                self._take_notes(now_ns)
         else:
             wants_pass = True
         if self.joined.leaving:

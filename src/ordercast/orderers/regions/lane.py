@@ -28,10 +28,29 @@ class NakAnswer(NamedTuple):
     gone: NumberSet
 
 
+class LaneWindow:
+    """Bytes of one lane that may be unacknowledged: its share of what members' buffers take, and `least` at any rate.
+    `senders`: how many share it, as far as anybody knows. Each datagram takes `overhead` of a buffer besides."""
+
+    __slots__ = ("_ceiling", "_least", "bytes", "largest", "overhead")
+
+    def __init__(self, ceiling: int, least: int, largest: int, senders: int, overhead: int = 0) -> None:
+        self._ceiling = ceiling
+        self._least = least
+        self.largest = largest  # block that it takes
+        self.overhead = overhead
+        self.share(senders)
+
+    def share(self, senders: int) -> None:
+        self.bytes = max(self._least, self._ceiling // max(1, senders))
+
+
 class RegionLane:
     __slots__ = (
         "_ordinals",
         "_sizes",
+        "_taken",
+        "_under_way",
         "ack",
         "close_ns",
         "closings",
@@ -46,15 +65,19 @@ class RegionLane:
         "tail_ns",
         "unacked_bytes",
         "unpurged_bytes",
+        "window",
     )
 
-    def __init__(self, given: GivenView, rate: SendingRate) -> None:
+    def __init__(self, given: GivenView, rate: SendingRate, window: LaneWindow) -> None:
         self.given = given
         self.rate = rate
+        self.window = window
         self.count = 0
         self.kept: dict[int, bytes] = {}
         self._ordinals: dict[int, int] = {}  # of kept blocks: which of those that were ever taken for the region
         self._sizes: deque[int] = deque()  # of blocks that are not purged
+        self._taken: deque[int] = deque()  # of members' buffers, by blocks that are kept
+        self._under_way = 0  # the sum of that
         self.unacked_bytes = 0
         self.unpurged_bytes = 0
         self.ack = 0
@@ -73,7 +96,11 @@ class RegionLane:
             return 0
         if len(self._sizes) >= UNPURGED * history_blocks:
             return 0
-        free = min(history_bytes - self.unacked_bytes, UNPURGED * history_bytes - self.unpurged_bytes)
+        free = min(
+            history_bytes - self.unacked_bytes,
+            self.window.bytes - self._under_way,
+            UNPURGED * history_bytes - self.unpurged_bytes,
+        )
         return max(0, min(free, self.rate.credits * segment_bytes))
 
     def add(self, now_ns: int, block: bytes, ordinal: int, segments: int, tail_ns: int) -> int:
@@ -87,6 +114,8 @@ class RegionLane:
         self._sizes.append(size)
         self.unacked_bytes += size
         self.unpurged_bytes += size
+        self._taken.append(size + segments * self.window.overhead)
+        self._under_way += self._taken[-1]
         self.rate.take(now_ns, segments)
         if self.tail_ns == NEVER:
             self.tail_ns = now_ns + tail_ns
@@ -106,6 +135,7 @@ class RegionLane:
         has_freed = ack.ack > self.ack
         for number in range(self.ack, ack.ack):
             self.unacked_bytes -= len(self.kept.pop(number))
+            self._under_way -= self._taken.popleft()
             self._ordinals.pop(number, None)
         self.ack = max(self.ack, ack.ack)
         for _ in range(self.purge, ack.purge):
@@ -118,7 +148,8 @@ class RegionLane:
         elif has_freed:
             self.tail_ns = now_ns + tail_ns
         if not self.ended:
-            self.rate.report(now_ns, ack.rate)
+            self.rate.report(now_ns, ack.rate, ack.senders)
+            self.window.share(ack.senders)
         return has_freed
 
     def answer(self, partition: int, count: int, segments: NumberSet, step: int) -> NakAnswer:
@@ -147,6 +178,8 @@ class RegionLane:
         self.kept.clear()
         self._ordinals.clear()
         self._sizes.clear()
+        self._taken.clear()
+        self._under_way = 0
         self.unacked_bytes = self.unpurged_bytes = 0
         self.tail_ns = NEVER
 

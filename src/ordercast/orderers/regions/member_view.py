@@ -98,15 +98,26 @@ class MemberView:
         "meter",
         "mine",
         "next_start_ns",
+        "overhead",
         "records",
         "rounds",
         "settled_at",
         "silence_ns",
+        "start_bytes",
         "stopped",
         "token_epoch",
     )
 
-    def __init__(self, given: GivenView, me: int, exclusions: Exclusions, now_ns: int, interval_ns: int) -> None:
+    def __init__(
+        self,
+        given: GivenView,
+        me: int,
+        exclusions: Exclusions,
+        now_ns: int,
+        interval_ns: int,
+        start_bytes: int,
+        overhead: int = 0,
+    ) -> None:
         self.given = given
         self.me = me
         self.members = frozenset([member.id for member in given.members])
@@ -128,6 +139,8 @@ class MemberView:
         self.cleaner = 0  # as tokens told
         self.rounds = Rounds()
         self.next_start_ns = now_ns + interval_ns
+        self.start_bytes = start_bytes  # of blocks that have come: its leader starts a token
+        self.overhead = overhead  # of a block, in that count
         self.silence_ns = NEVER
         # Rate
         self.meter = RateMeter(now_ns)
@@ -314,6 +327,11 @@ class MemberView:
         # Dead senders of which nobody has spoken: two complete rounds that knew of their deaths tell that there is
         # nothing of them.
         return self.cleaner >= self.settled_at
+
+    @property
+    def is_behind(self) -> bool:
+        """Blocks that are here are not acknowledged."""
+        return any(record.ack < record.top for record in self.records.values())
 
     @property
     def is_quiet(self) -> bool:

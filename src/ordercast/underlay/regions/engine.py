@@ -18,7 +18,7 @@ from ordercast.orderers.regions.member_view import MemberView
 from ordercast.orderers.regions.upcalls import Installed, RegionUpcall
 from ordercast.parts.courier import ConnectionNumbers
 from ordercast.service import FIFO_RANK, Service
-from ordercast.underlay.regions.node import MAX_MEMBER_VIEWS, MAX_VIEWS, RegionNode, RegionTerms
+from ordercast.underlay.regions.node import MAX_MEMBER_VIEWS, MAX_VIEWS, RegionNode, RegionTerms, terms_of
 from ordercast.underlay.regions.receiving import MemberDesk
 from ordercast.underlay.regions.sending import LaneDesk
 from ordercast.underlay.regions.tokens import TokenDesk
@@ -59,7 +59,7 @@ class RegionsEngine:
     ) -> None:
         """`connections`: of the node's couriers, which has one engine after the other."""
         tag = group_tag(REGIONS_UNDERLAY)
-        self._node = RegionNode(me, tag, config, timing, terms or RegionTerms(), connections)
+        self._node = RegionNode(me, tag, config, timing, terms or terms_of(config), connections)
         self._intake = Intake(tag, self._node.counters)
         self._members = MemberDesk(self._node)
         self._tokens = TokenDesk(self._node, self._members)
@@ -208,7 +208,7 @@ class RegionsEngine:
                 self._members.on_data(now_ns, datagram)
         elif kind == Kind.UNRELIABLE:
             if origin != node.me.id:
-                self._members.on_unreliable(datagram)
+                self._members.on_unreliable(now_ns, datagram)
         elif kind == Kind.COURIER_ACK:
             node.post.courier.on_ack(now_ns, decode_courier_ack(datagram.body))
         elif kind in DISCOVERY:
@@ -276,6 +276,9 @@ class RegionsEngine:
         for undelivered in node.post.flush(now_ns, out):
             view = next((name for name, each in node.views.items() if undelivered.peer in each.members), 0)
             self._accuse(now_ns, Accused(undelivered.peer, view, node.epoch, Accusation.PARCEL))
+        if node.notes:
+            out.notes += node.notes
+            node.notes.clear()
         self._leave_in_order(now_ns)
 
     def _on_local(self, now_ns: int, parcel: Parcel, out: Outbox) -> None:
@@ -351,7 +354,10 @@ class RegionsEngine:
                 and view.view not in node.forgotten
                 and any(member.id == me for member in view.members)
             ):
-                node.views[view.view] = MemberView(view, me, node.exclusions, now_ns, node.terms.token_ns)
+                node.views[view.view] = MemberView(
+                    *(view, me, node.exclusions, now_ns, node.terms.token_ns, node.start_bytes(view)),
+                    node.block_overhead,
+                )
         for name, found in list(node.views.items()):
             if name in ended:
                 found.end(epoch.number)

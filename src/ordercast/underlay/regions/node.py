@@ -5,15 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from ordercast.config import SECOND, GroupConfig, Timing
+from ordercast.config import MAX_BLOCK, SECOND, GroupConfig, Timing
+from ordercast.engine import Note
 from ordercast.errors import UsageError
 from ordercast.orderers.regions.delivery import Deliveries, FifoDelivery
 from ordercast.orderers.regions.exclusions import Exclusions
 from ordercast.orderers.regions.given import GivenView
+from ordercast.orderers.regions.lane import LaneWindow
 from ordercast.orderers.regions.member_view import MemberView
 from ordercast.orderers.regions.record import UNKNOWN
 from ordercast.parts.courier import ConnectionNumbers, CourierTerms
-from ordercast.parts.rate import POLICIES
+from ordercast.parts.log import DATAGRAM_OVERHEAD
+from ordercast.parts.rate import DEFAULT_POLICY, POLICIES
+from ordercast.parts.share import ceiling_among, largest_block
 from ordercast.underlay.regions.post import Post
 from ordercast.view import Member
 from ordercast.wire.courier import PREFIX_BYTES
@@ -22,6 +26,9 @@ from ordercast.wire.segments import Reassembly
 
 MAX_VIEWS: Final = 8  # lanes to one region that are not drained: a sender opens no more
 MAX_MEMBER_VIEWS: Final = 64  # that a member has at once, old ones included
+SHARES: Final = 8  # parts of a window that are kept apart for senders that nobody knows yet
+START_SHARE: Final = 4  # a token leaves after so many parts of the history,
+WINDOW_START_SHARE: Final = 16  # or of the window: the first share of a sender is an eighth, and must not wait
 FORGOTTEN_KEPT: Final = 256  # forgotten views whose tokens are passed on, and whose names are answered DRAINED
 
 
@@ -30,15 +37,24 @@ class RegionTerms:
     """The tuning values of regions; docs/design/regions.md has the reasons."""
 
     token_ns: int = SECOND  # QSM section 2.3.2
-    rate_policy: str = "demand"
-    first_rate: float = 10_000.0  # datagrams a second of a new lane; the paper's policy begins with 100
+    rate_policy: str = DEFAULT_POLICY  # `flow` of the configuration
+    first_rate: float = 0.0  # datagrams a second of a new lane; 0: as the policy begins
     courier_bytes_per_s: int = 4_000_000
 
     def __post_init__(self) -> None:
         if self.rate_policy not in POLICIES:
             raise UsageError(f"unknown rate policy {self.rate_policy!r}; this version has {', '.join(POLICIES)}")
-        if self.token_ns < 1_000_000 or self.first_rate <= 0:
-            raise UsageError("a token leaves every millisecond at most, and a lane begins with a positive rate")
+        if self.token_ns < 1_000_000 or self.first_rate < 0:
+            raise UsageError("a token leaves every millisecond at most, and no lane begins with a negative rate")
+
+    @property
+    def is_windowed(self) -> bool:
+        return self.rate_policy == "window"
+
+
+def terms_of(config: GroupConfig) -> RegionTerms:
+    """`flow` names the policy; a name that is of other orderers, as the default is, means the default here."""
+    return RegionTerms(rate_policy=config.flow if config.flow in POLICIES else DEFAULT_POLICY)
 
 
 class Forgotten(NamedTuple):
@@ -57,6 +73,7 @@ class RegionNode:
         "fifo",
         "forgotten",
         "me",
+        "notes",
         "parts",
         "post",
         "segment_bytes",
@@ -82,6 +99,7 @@ class RegionNode:
         self.timing = timing
         self.terms = terms
         self.counters: dict[str, int] = {}
+        self.notes: list[Note] = []  # that leave with the pass
         self.epoch = 0
         self.exclusions = Exclusions()
         self.views: dict[int, MemberView] = {}  # that this node is a member of, old ones included
@@ -93,6 +111,26 @@ class RegionNode:
         self.segment_bytes = config.datagram - PREFIX_BYTES - HEADER_BYTES
         terms_of_courier = CourierTerms(bytes_per_s=terms.courier_bytes_per_s, datagram=config.datagram)
         self.post = Post(me.id, tag, timing, terms_of_courier, connections)
+
+    def window_of(self, given: GivenView) -> LaneWindow:
+        """What a lane may have under way. Only `window` looks at the receivers' buffers."""
+        if not self.terms.is_windowed:
+            return LaneWindow(self.config.history_bytes, self.config.history_bytes, MAX_BLOCK, 1)
+        ceiling = ceiling_among(given.members, self.config)
+        members = min(len(given.members), SHARES)
+        largest = largest_block(ceiling, members, self.config)
+        return LaneWindow(ceiling, min(ceiling, 2 * largest), largest, members, DATAGRAM_OVERHEAD)
+
+    def start_bytes(self, given: GivenView) -> int:
+        """A token leaves when so much has come."""
+        if self.terms.is_windowed:
+            return ceiling_among(given.members, self.config) // WINDOW_START_SHARE
+        return self.config.history_bytes // START_SHARE
+
+    @property
+    def block_overhead(self) -> int:
+        """That a small block takes of a buffer; a window counts it."""
+        return DATAGRAM_OVERHEAD if self.terms.is_windowed else 0
 
     def tally(self, name: str, count: int = 1) -> None:
         self.counters[name] = self.counters.get(name, 0) + count

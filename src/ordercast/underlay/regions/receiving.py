@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from ordercast.engine import Note
+from ordercast.errors import WireError
 from ordercast.orderers.regions.member_view import MemberView, SenderErrand
 from ordercast.orderers.regions.record import SenderRecord, at_least
 from ordercast.orderers.regions.visit import Errand
@@ -24,9 +26,10 @@ from ordercast.parts.ranges import (
 from ordercast.parts.recent import Recent
 from ordercast.service import RELIABLE_RANK
 from ordercast.underlay.regions.node import RegionNode
+from ordercast.view import node_id
 from ordercast.wire.block import FRAGMENTED, Head, head_of
 from ordercast.wire.courier import Parcel
-from ordercast.wire.header import MAX_SEGMENTS, Kind
+from ordercast.wire.header import HEADER_BYTES, MAX_SEGMENTS, Kind
 from ordercast.wire.regions import decode_close, decode_numbers, decode_open, encode_drained, encode_numbers
 from ordercast.wire.segments import Datagram, segments_of
 
@@ -88,7 +91,7 @@ class MemberDesk:
                 return
         else:
             whole = _bytes_of(body)
-            view.meter.add(now_ns, segments_of(len(whole), node.segment_bytes + 32))
+            view.meter.add(now_ns, segments_of(len(whole), node.segment_bytes + HEADER_BYTES))
             if len(node.parts):
                 node.parts.forget((view.given.view, sender, number))
         self._take_whole(view, record, number, whole, answers)
@@ -101,12 +104,16 @@ class MemberDesk:
             head = head_of(block)
         else:
             opening = decode_open(block)
+            if node_id(opening.name, opening.life) != record.sender:
+                raise WireError("opening of a lane by somebody else")
         if not record.take(number, block, answers):
             return  # it is kept again
-        view.fresh_bytes += len(block)
+        view.fresh_bytes += len(block) + view.overhead
         node = self._node
         if opening is not None:
             record.opening = opening
+            node.post.learn(record.sender, opening.address)
+            node.notes.append(Note("name", record.sender, detail=f"{opening.name}/{opening.life}"))
             for each in opening.earlier:
                 earlier = node.views.get(each.view)
                 found = earlier.record(record.sender) if earlier is not None else None
@@ -126,7 +133,7 @@ class MemberDesk:
                 return
         node.fifo.advance(view, record)
 
-    def on_unreliable(self, datagram: Datagram) -> None:
+    def on_unreliable(self, now_ns: int, datagram: Datagram) -> None:
         """Without a lane: at most once, and in no order."""
         node = self._node
         view = node.views.get(datagram.ring)
@@ -143,6 +150,7 @@ class MemberDesk:
         if node.up.lag_bytes >= node.config.history_bytes:
             node.tally("overrun_drops")
         elif recent.is_new(datagram.number):
+            view.meter.add(now_ns, segments_of(len(block), node.segment_bytes + HEADER_BYTES))
             node.up.deliver(view.given, datagram.origin, -1, block)
 
     # Views that are not known yet

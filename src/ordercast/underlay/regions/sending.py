@@ -11,7 +11,7 @@ from ordercast.orderers.regions.given import GivenView
 from ordercast.orderers.regions.lane import RegionLane
 from ordercast.orderers.regions.partitions import partition_count
 from ordercast.orderers.regions.upcalls import LaneAcked
-from ordercast.parts.rate import SendingRate, policy_of
+from ordercast.parts.rate import SendingRate, first_rate_of, policy_of
 from ordercast.service import UNRELIABLE_RANK
 from ordercast.underlay.regions.node import MAX_VIEWS, RegionNode
 from ordercast.view import Address
@@ -102,10 +102,14 @@ class LaneDesk:
             return 0, MAX_BLOCK
         lane = self._live.get(region)
         if lane is None:
-            is_full = self.undrained(region) >= MAX_VIEWS or len(self._closing) >= MAX_EARLIER
-            return (0 if is_full else config.history_bytes), MAX_BLOCK
+            if self.undrained(region) >= MAX_VIEWS or len(self._closing) >= MAX_EARLIER:
+                return 0, MAX_BLOCK
+            # What it will have once it is open, which takes its first block.
+            lane = RegionLane(self._tiles[region], self._first_rate(now_ns), node.window_of(self._tiles[region]))
+            opening = encode_open(self._opening())
+            lane.add(now_ns, opening, -1, segments_of(len(opening), node.config.datagram - PREFIX_BYTES), 0)
         lane.rate.expire(now_ns)
-        return lane.room(config.history_bytes, config.history_blocks, node.segment_bytes), MAX_BLOCK
+        return lane.room(config.history_bytes, config.history_blocks, node.segment_bytes), lane.window.largest
 
     def submit(self, now_ns: int, region: int, blocks: Sequence[bytes], out: Outbox) -> int:
         taken = 0
@@ -126,13 +130,20 @@ class LaneDesk:
     def _open(self, now_ns: int, region: int, out: Outbox) -> RegionLane:
         """Block 0: how many blocks this node sent in earlier views that may not be drained yet."""
         node = self._node
-        rate = SendingRate(now_ns, policy_of(node.terms.rate_policy), node.terms.first_rate)
-        lane = self._live[region] = RegionLane(self._tiles[region], rate)
+        given = self._tiles[region]
+        lane = self._live[region] = RegionLane(given, self._first_rate(now_ns), node.window_of(given))
         self._by_view[lane.given.view] = lane
-        earlier = [EarlierView(each.given.region, view, each.count) for view, each in self._closing.items()]
-        opening = LaneOpening(node.epoch, tuple(earlier))
-        self._send_block(now_ns, lane, encode_open(opening), -1, out)
+        self._send_block(now_ns, lane, encode_open(self._opening()), -1, out)
         return lane
+
+    def _opening(self) -> LaneOpening:
+        me = self._node.me
+        earlier = [EarlierView(each.given.region, view, each.count) for view, each in self._closing.items()]
+        return LaneOpening(self._node.epoch, me.name, me.life, me.address, tuple(earlier))
+
+    def _first_rate(self, now_ns: int) -> SendingRate:
+        terms = self._node.terms
+        return SendingRate(now_ns, policy_of(terms.rate_policy), terms.first_rate or first_rate_of(terms.rate_policy))
 
     def _send_block(self, now_ns: int, lane: RegionLane, block: bytes, ordinal: int, out: Outbox) -> None:
         node = self._node
@@ -148,7 +159,9 @@ class LaneDesk:
             # Own blocks are delivered at once, and are a member's as any others from then on.
             record.take(number, block, view.answered[number % view.count])
             record.next = record.prefix
-            view.fresh_bytes += len(block)
+            view.fresh_bytes += len(block) + view.overhead
+            # They count as received (2.4): otherwise the sample of a member that sends alone would be 0, and the least.
+            view.meter.add(now_ns, segments)
             if ordinal >= 0:
                 node.up.deliver(given, me, number, block)
 
@@ -156,14 +169,17 @@ class LaneDesk:
         node, given = self._node, self._tiles[region]
         self._unreliable += 1
         lane = self._live.get(region)
-        if lane is not None:
-            lane.rate.take(now_ns, segments_of(len(block), node.config.datagram - PREFIX_BYTES))
-        me = node.me.id
         size = node.config.datagram - PREFIX_BYTES
+        segments = segments_of(len(block), size)
+        if lane is not None:
+            lane.rate.take(now_ns, segments)
+        me = node.me.id
         body = train(Kind.UNRELIABLE, node.tag, given.view, me, self._unreliable, block, size)
         for address in self._targets(given):
             out.sends.append(Send(address, *body))
-        if given.view in node.views:
+        view = node.views.get(given.view)
+        if view is not None:
+            view.meter.add(now_ns, segments)
             node.up.deliver(given, me, -1, block)
 
     def _targets(self, given: GivenView) -> list[Address]:

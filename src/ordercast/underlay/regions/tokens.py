@@ -7,14 +7,14 @@ from typing import Final, NamedTuple
 from ordercast.engine import NEVER
 from ordercast.orderers.regions.member_view import LEADER_PATIENCE, MemberView, Work
 from ordercast.orderers.regions.partitions import partitions_of, ring_of
-from ordercast.underlay.regions.node import RegionNode
+from ordercast.underlay.regions.node import START_SHARE, RegionNode
 from ordercast.underlay.regions.receiving import MemberDesk
 from ordercast.wire.courier import Parcel
 from ordercast.wire.header import Kind
 from ordercast.wire.regions import Accusation, Accused, RegionToken, decode_token, encode_ack, encode_token
 
 MAX_HELD: Final = 64  # tokens that wait here, one of each view
-START_SHARE: Final = 4  # a token leaves after so many parts of the history
+HURRY: Final = 20  # with a window, another token leaves so much earlier if a round left something unacknowledged
 
 
 class HeldToken(NamedTuple):
@@ -94,6 +94,9 @@ class TokenDesk:
             if stops[token.place].is_end:
                 if number == view.rounds.number:
                     self._carry_out(view, view.finish(token))
+                    if node.terms.is_windowed and view.is_behind:
+                        # Senders wait for it: the token was faster than blocks, or something is lost.
+                        view.next_start_ns = min(view.next_start_ns, now_ns + node.terms.token_ns // HURRY)
                 return
             token, work = view.visit(now_ns, token, starter, number, node.parts)
             self._carry_out(view, work)
@@ -145,13 +148,12 @@ class TokenDesk:
         """Once in a pass: tokens that are due, also by what has come."""
         node = self._node
         interval_ns = node.terms.token_ns
-        share = node.config.history_bytes // START_SHARE
         if self._held and any(held.until_ns <= now_ns for held in self._held.values()):
             self.release(now_ns)
         for view in list(node.views.values()):
             rounds = view.rounds
             if view.leader == node.me.id:
-                is_due = view.next_start_ns <= now_ns or view.fresh_bytes >= share
+                is_due = view.next_start_ns <= now_ns or view.fresh_bytes >= view.start_bytes
                 if is_due and (not rounds.is_out or now_ns - rounds.out_ns >= view.patience_ns(interval_ns)):
                     self.start(now_ns, view)
             elif view.silence_ns <= now_ns:
