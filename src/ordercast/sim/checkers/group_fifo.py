@@ -11,7 +11,8 @@ Reading.
   that the sender carried to the group, in any region, is there, or was told to be lost: the life was in some region of
   the group all the time. A message counts for a group if the life was in it when it installed the view that carried
   the message: one that goes to several groups may come by another one, from a sender that does not know yet that the
-  life is in this one, and owes it nothing to this one. Not what a sender carried in an earlier stay than the later one of the two: it was excluded in
+  life is in this one, and owes it nothing to this one.
+  Not what a sender carried in an earlier stay than the later one of the two: it was excluded in
   between, and its final count may lie below.
 - What goes to several groups is judged in each, and reported once. Later properties do not report it again.
 """
