@@ -306,6 +306,27 @@ def legal_waste() -> World:
     return one.world
 
 
+def legal_join_of_another_group() -> World:
+    """a, in g, joins h. s has the epoch late: its message to both comes to a by g, and the next one to h does not."""
+    one = Tiling(*"abs")
+    one.join("a", "g")
+    one.join("b", "h")
+    one.view(1, 1, "a")
+    one.view(1, 2, "b")
+    one.post("s", "g")
+    both = one.submit("s", "g", "h")
+    missed = one.submit("s", "h", regions=[2])
+    one.join("a", "h")
+    one.view(2, 3, "a")
+    one.deliver("a", both, 1)
+    one.deliver("b", both, 2)
+    one.deliver("b", missed, 2)
+    del one.views[1]
+    one.post("s", "h", count=2)
+    one.post("s", "g", "h")
+    return one.world
+
+
 def legal_loss_of_cachers() -> World:
     """The sender lives, and all who kept a block that it has purged are gone."""
     one = Tiling(*"abcs")
@@ -352,6 +373,7 @@ REGION_LEGAL: tuple[Callable[[], World], ...] = (
     legal_story,
     legal_exclusion,
     legal_waste,
+    legal_join_of_another_group,
     legal_loss_of_cachers,
     legal_lost_fragment,
     legal_stop_at_the_end,

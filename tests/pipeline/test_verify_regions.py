@@ -74,7 +74,14 @@ def test_the_checkers_of_the_simulator_name_the_same(case: RegionCase) -> None:
 
 # One for each property: Spark costs more than the second engine.
 IN_SPARK = (
-    *("legal_story", "to_a_group_that_it_left", "in_two_regions", "hole_of_a_sender_outside", "lost_in_a_move"),
+    *(
+        "legal_story",
+        "legal_join_of_another_group",
+        "to_a_group_that_it_left",
+        "in_two_regions",
+        "hole_of_a_sender_outside",
+        "lost_in_a_move",
+    ),
     *("survivors_differ", "nobody_has_it_from_outside"),
 )
 

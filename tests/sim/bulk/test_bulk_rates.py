@@ -25,7 +25,7 @@ def test_the_papers_rate_climbs_when_members_of_the_region_send(senders: int) ->
 def test_a_window_has_the_full_rate_at_once_and_overruns_nobody(senders: int) -> None:
     region = OneRegion(4, senders, "window")
     rates = region.rates(1)
-    assert rates[0] > 35_000, "a node can receive 50,000"
+    assert rates[0] > 30_000, "a node can receive 50,000; tokens and waiting for them take the rest"
     assert not dropped(region)
 
 

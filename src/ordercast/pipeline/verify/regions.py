@@ -315,7 +315,7 @@ LEFT JOIN (SELECT DISTINCT p.w, p.sm, p.num FROM {{r_piece}} p
 
 def _group_pieces(each_name: str) -> str:
     return f"""
-SELECT m, n, u, w, at_vw, sender, sm, num, serial, sender_stay, is_fallen, {each_name} AS grp FROM {{r_piece}}
+SELECT m, n, u, w, vw, at_vw, sender, sm, num, serial, sender_stay, is_fallen, {each_name} AS grp FROM {{r_piece}}
 WHERE svc >= {FIFO} AND serial IS NOT NULL
 """
 
@@ -329,10 +329,13 @@ WHERE serial <= top
 """
 
 # Of each time in a group, sender and stay of the sender: the first serial of all that came, and the last of this stay.
+# A message counts where the life was in the group when it first installed the view that carried the message.
 _BOUNDS: Final = """
 SELECT *, min(own_low) OVER (PARTITION BY m, sm, grp, span_n) AS low FROM (
   SELECT o.m, o.sm, o.grp, p.n AS span_n, o.sender_stay, min(o.serial) AS own_low, max(o.serial) AS top, max(o.n) AS n
-  FROM {r_order} o JOIN {r_spans} p ON o.m = p.m AND o.grp = p.grp AND o.n >= p.n AND o.n < p.stop_n
+  FROM {r_order} o JOIN (SELECT m, w, vw, min(n) AS n FROM {r_inst} GROUP BY m, w, vw) i
+    ON o.m = i.m AND o.w = i.w AND o.vw = i.vw
+  JOIN {r_spans} p ON o.m = p.m AND o.grp = p.grp AND i.n >= p.n AND o.n < p.stop_n
   GROUP BY o.m, o.sm, o.grp, p.n, o.sender_stay)
 """
 

@@ -9,7 +9,10 @@ Reading.
   does not rise. What is out of order by its numbers is fifo's.
 - *Holes*: of two messages that a life delivered while it was in the group without interruption, everything between them
   that the sender carried to the group, in any region, is there, or was told to be lost: the life was in some region of
-  the group all the time. Not what a sender carried in an earlier stay than the later one of the two: it was excluded in
+  the group all the time. A message counts for a group if the life was in it when it installed the view that carried
+  the message: one that goes to several groups may come by another one, from a sender that does not know yet that the
+  life is in this one, and owes it nothing to this one.
+  Not what a sender carried in an earlier stay than the later one of the two: it was excluded in
   between, and its final count may lie below.
 - What goes to several groups is judged in each, and reported once. Later properties do not report it again.
 """
@@ -68,7 +71,7 @@ class _Walk:
             self._check_order(sender, group, pieces)
         for (sender, group), pieces in self.by_group.items():
             for span in self.life.spans.get(group, ()):
-                within = [piece for piece in pieces if span.n <= piece.given.n < span.stop_n]
+                within = [piece for piece in pieces if self.life.was_in(span, piece)]
                 if len(within) > 1:
                     self._check_holes(sender, group, span, within, sent_to.get((sender, group), []))
 

@@ -162,6 +162,12 @@ class Attendee:
         """Whether it is in one of these groups at event `n`."""
         return any(span.n <= n < span.stop_n for group in groups for span in self.spans.get(group, ()))
 
+    def was_in(self, span: GroupSpan, piece: Piece) -> bool:
+        """Whether it was in a group, in this time, from when it installed the view that carried these messages until it
+        delivered them."""
+        install = self.views.get((piece.sent.region, piece.sent.view))
+        return install is not None and span.n <= install.n and piece.given.n < span.stop_n
+
     def lacks(self, sent: CarriedMessages, ranges: list[Range]) -> list[Range]:
         """What of these messages was not said to be lost here."""
         blocks = self.lost.get((sent.region, sent.view, sent.sender))
