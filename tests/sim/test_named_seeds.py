@@ -135,6 +135,8 @@ OF_SLOW = (
 )
 
 OF_SITES = (
+    705_000_546,  # a large message began again because its session left another group, and came twice
+    595_000_742,  # the same, to several groups
     560_500_072,  # a message to two groups overtook the signal of the one that it was not received by
     560_500_077,  # the same, where a daemon crashed and its site was cut in both directions
     560_500_003,  # a daemon that left a group and joined it again counted on an interest that its leave had ended

@@ -337,7 +337,7 @@ class SendQueue:
             large = self._items[0]
             if isinstance(large, LargeMessage):
                 # Without the underlay, the others were out of its stream with it.
-                large.offset = open_part(packed.block).offset if goes_on else 0
+                large.offset = min(large.offset, open_part(packed.block).offset) if goes_on else 0
                 large.is_traced = large.is_traced and not packed.shown
             return
         if head.flags & CALLED:
