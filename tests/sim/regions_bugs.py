@@ -183,13 +183,10 @@ REGIONS_BUGS: Final[tuple[Bug, ...]] = (
         60,
     ),
     _bug(
-        "OPEN names views of its own region alone",
-        "LaneDesk._open",
+        "OPEN names no earlier view",
+        "LaneDesk._opening",
         "[EarlierView(each.given.region, view, each.count) for view, each in self._closing.items()]",
-        (
-            "[EarlierView(each.given.region, view, each.count) for view, each in self._closing.items() "
-            "if each.given.region == region]"
-        ),
+        "[EarlierView(each.given.region, view, each.count) for view, each in self._closing.items() if not view]",
         "A member that moved gets messages in the wrong order.",
         100,
     ),

@@ -93,6 +93,7 @@ STOOD_STILL = (
 )
 
 OF_ENDURANCE = (
+    ("timestamp", 1_820_006_566),  # an application that had just been given something was no reason, nor was anything
     # The judge did not see that a member may be expelled after its crash, and vote on that when it is back.
     ("sequencer", 1_820_003_632),
     # The word that a change is decided overtook the change, and was dropped: a busy ring went on without a bound.

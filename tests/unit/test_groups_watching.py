@@ -205,11 +205,18 @@ def test_an_application_that_holds_up_the_others_is_named_in_its_own_log() -> No
     assert host.deadline_ns() == NEVER
 
 
-def test_the_own_application_is_not_blamed_where_nobody_has_waited_for_it() -> None:
+def test_the_own_application_is_not_blamed_for_what_it_has_just_been_given() -> None:
     _, host, port = blocked()
-    fake(port).stall = Waiting(StallReason.NOT_RECEIVING, (str(port.channel.me),), "the application does not receive")
+    own = Waiting(StallReason.NOT_RECEIVING, (str(port.channel.me),), "the application of this node does not receive")
+    fake(port).stall = SLOW
+    run_until(host, STALL_NS)
+    assert [event.waiting_for for event in told(port) if isinstance(event, Stalled)] == [SLOW.waiting_for]
+    fake(port).stall = own
+    port.channel.consumption.add(7, 1)  # the group goes on, and hands something over
     run_until(host, 3 * STALL_NS)
-    assert told(port) == [], "the engine has only just handed over what it waits for"
+    assert told(port) == [], "a look finds it just given; another one, that there is another reason, which has to last"
+    run_until(host, 5 * STALL_NS)
+    assert [event.waiting_for for event in told(port) if isinstance(event, Stalled)] == [own.waiting_for]
 
 
 def test_a_look_that_comes_late_blames_nobody() -> None:

@@ -135,14 +135,16 @@ class StallWatch:
         waited_ns = self._given.update(now_ns, GIVEN if self._channel.consumption.receipts else None)
         asking, found, is_stuck = None, None, work_ns >= STALL_NS
         if is_stuck:
-            found = self._reason(now_ns, waited_ns)
+            found = self._channel.engine.waiting(now_ns)
         if requests_ns >= STALL_NS:
             asking = self._asked_of()
             if asking is None and not is_stuck:
                 is_stuck, work_ns = True, requests_ns
-                found = self._reason(now_ns, waited_ns)
+                found = self._channel.engine.waiting(now_ns)
         self._is_unexplained = self._is_unexplained and is_stuck
-        if found is None and is_stuck:
+        if found is not None and self._is_just_given(found, waited_ns):
+            pass  # what was told before stays in force
+        elif found is None and is_stuck:
             self._explain_later(now_ns, work_ns)
         elif found is not None or self.stalled is not None:
             self._follow(now_ns, found, now_ns - work_ns)
@@ -154,14 +156,13 @@ class StallWatch:
             is_told = self.stalled is not None or self.asking is not None or self._is_told_holding
             self.due_ns = now_ns + (SLOW_TICK_NS if is_told else TICK_NS)
 
-    def _reason(self, now_ns: int, waited_ns: int) -> Waiting | None:
-        """What the engine waits for. The application here is not blamed for what it has only just been given, as when
-        the group goes on after another member held it up."""
+    def _is_just_given(self, found: Waiting, waited_ns: int) -> bool:
+        """Whether the application here would be blamed for what it has only just been given, as when the group goes on
+        after another member held it up."""
         channel = self._channel
-        found = channel.engine.waiting(now_ns)
-        if found is None or found.reason is not StallReason.NOT_RECEIVING or found.waiting_for != (str(channel.me),):
-            return found
-        return found if waited_ns >= HELD_NS or channel.view is None else None
+        if found.reason is not StallReason.NOT_RECEIVING or found.waiting_for != (str(channel.me),):
+            return False
+        return 0 <= waited_ns < HELD_NS and channel.view is not None
 
     def _has_work(self) -> bool:
         """Whether a mark would be there. Hot: once per pass of a member that only receives, so no mark is made."""

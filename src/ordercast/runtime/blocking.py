@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ordercast.config import Timing
+from ordercast.gms.embedded import EmbeddedService
 from ordercast.groups.engines import EngineFactory
 from ordercast.groups.regions.engines import RegionEngineFactory
 from ordercast.runtime.blocking_node import BlockingNodeBase
@@ -88,6 +89,11 @@ class BlockingNode(BlockingNodeBase):
     def sockets(self) -> Counters:
         """As `Node.sockets`."""
         return self._node.sockets
+
+    @property
+    def embedded_service(self) -> EmbeddedService | None:
+        """As `Node.embedded_service`."""
+        return self._node.embedded_service
 
     @property
     def is_closed(self) -> bool:
