@@ -34,7 +34,9 @@ def load(name: str) -> ModuleType:
 def test_example_runs_as_a_program(program: Path, mode: str) -> None:
     # In a process of its own: an example ends its loop and its nodes, or it hangs here. Its group has its own name,
     # since whoever else runs the example on this machine at this time would be in the group.
-    source = re.sub(r'\.(join|call|attach)\("(\w+)"', rf'.\1("\2 {uuid4()}"', program.read_text(encoding="utf-8"))
+    source = re.sub(
+        r'\.(join|call|attach)\("(?!regions")(\w+)"', rf'.\1("\2 {uuid4()}"', program.read_text(encoding="utf-8")
+    )
     source = re.sub(r'"(desk|ann|bob|cleo|dan)"', rf'"\1-{uuid4().hex}"', source) if "gms=" in source else source
     words = [sys.executable, "-c", source, *(["--sim"] if mode == "simulator" else [])]
     done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)

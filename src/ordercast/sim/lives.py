@@ -87,7 +87,7 @@ def possible_expulsions(faults: Sequence[Fault], patience_ns: int | None, healed
     for fault in faults:
         end_ns = fault.at_ns + fault.for_ns if fault.for_ns else healed_ns
         if fault.kind == FaultKind.EXPEL:
-            found += [Expulsion(node, fault.at_ns, fault.at_ns + ORDERED_NS) for node in fault.nodes]
+            found += [Expulsion(node, fault.at_ns, fault.at_ns + ORDERED_NS, True) for node in fault.nodes]
         elif fault.kind == FaultKind.STALL and patience_ns is not None and end_ns - fault.at_ns >= patience_ns:
             found += [Expulsion(node, fault.at_ns + patience_ns, end_ns + ORDERED_NS) for node in fault.nodes]
     return found

@@ -48,6 +48,7 @@ class Expulsion(NamedTuple):
     node: str
     begin_ns: int
     end_ns: int
+    is_asked: bool = False  # by another member, which may not know that this one has crashed
 
 
 def broken_restarts(
@@ -215,14 +216,17 @@ def _may_vote_out(
     lives: dict[str, LifeSpan],
     expulsions: Iterable[Expulsion],
 ) -> bool:
-    """Whether a member may have been put out of the last view, and was up for the view after it all the same. It may
-    have crashed before it was put out, and be back with its folder: others notice a crash only later."""
+    """Whether a member may have been put out of the last view, and was up for the view after it all the same. Where
+    another asked for it, it may have crashed before that, and be back with its folder: a crash is noticed later."""
     life = lives.get(member)
     if life is None or not _was_up(member, lives, view.first_ns, view.first_ns):
         return False
-    node, until_ns = member.rpartition("/")[0], view.first_ns
+    node = member.rpartition("/")[0]
     return any(
-        each.node == node and life.began_ns < each.end_ns and last.first_ns <= each.end_ns and each.begin_ns <= until_ns
+        each.node == node
+        and life.began_ns < each.end_ns
+        and last.first_ns <= each.end_ns
+        and each.begin_ns <= (view.first_ns if each.is_asked else min(life.ended_ns, view.first_ns))
         for each in expulsions
     )
 
