@@ -10,7 +10,7 @@ STALL_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "a stall is noticed and not told",
         "StallWatch._follow",
-        "rows.stalled(now_ns, _label(found))",
+        "rows.stalled(now_ns, wait_label(found))",
         "",
         "A group that is stuck is silent.",
         64,
