@@ -91,6 +91,7 @@ fuzz: setup ## simulate many fresh seeds with faults and check every guarantee; 
 	$(BIN)/ordercast fuzz --profile gathering --orderer timestamp --runs 1000 --jobs 2 $(SEEDS)
 	$(BIN)/ordercast fuzz --profile sessions --orderer sites --runs 1500 --jobs 2 $(SEEDS)
 	$(BIN)/ordercast fuzz --profile sessions --orderer token --runs 1500 --jobs 2 $(SEEDS)
+	$(BIN)/ordercast fuzz --orderer regions --runs 2000 --jobs 2 $(SEEDS)
 
 explore: setup ## small groups through every order of failures within a bound
 	$(BIN)/ordercast explore --orderer token --scenario all --deviations 2 --seconds 60 --jobs 2

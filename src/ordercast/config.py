@@ -35,6 +35,7 @@ DEFAULT_ORDERER: Final = "token"  # fully symmetric, with all services, locks an
 SITES_ORDERER: Final = "sites"  # needs a configuration of sites, which the node has
 REGIONS_ORDERER: Final = "regions"  # needs a membership service
 REGIONS_UNDERLAY: Final = "regions"  # of all regions: its tag is on every datagram, its address finds the service
+REGION_FLOWS: Final = ("window", "demand", "qsm")  # how nodes pace what they send to regions; the first by default
 REGION_PREFIX: Final = "region/"  # of one region, in traces
 SITES_UNDERLAY: Final = "sites"  # carries the groups of such a node where no other underlay is named
 
@@ -121,6 +122,7 @@ class Timing:
     ack_quiet_ns: int = 30 * MS  # sequencer: a member that is asked answers after this at the latest
     nak_delay_ns: int = 2 * MS  # patience with reordering before a gap is reported
     nak_retry_ns: int = 20 * MS
+    nak_max_ns: int = 200 * MS  # between two requests for the same, unless answers take longer: a group may wait for it
     retransmit_ns: int = 60 * MS  # first retransmission of an unaccepted block, before a round trip is known
     retransmit_min_ns: int = 20 * MS  # the shortest timeout: a busy peer on one core may take so long to be scheduled
     retransmit_max_ns: int = 2 * SECOND
@@ -158,6 +160,7 @@ TIMINGS: Final[dict[str, Timing]] = {
         probe_ns=86_400 * SECOND,
         token_quiet_ns=1 * SECOND,
         confirm_ns=1 * MS,
+        nak_max_ns=2 * SECOND,
         retransmit_min_ns=2 * MS,
         held_ns=1_000,
         find_tries=10,

@@ -17,7 +17,10 @@ from ordercast.client.link import DaemonLink, LinkKeeper
 from ordercast.config import GroupConfig
 from ordercast.engine import Transitional
 from ordercast.errors import NotMember
+from ordercast.groups.events import Left, Uncertain
+from ordercast.service import AGREED
 from ordercast.view import Member, Reason, View, node_id
+from ordercast.wire.block import head_of
 from ordercast.wire.client_frames import decode_join
 from ordercast.wire.daemon_frames import ViewWriter, Welcome, encode_transitional, encode_welcome_frame
 from ordercast.wire.frames import MAX_CLIENT_FRAME, FrameBuffer, FrameKind
@@ -66,11 +69,11 @@ class Wire(asyncio.Transport):
         return [name for body in bodies for _, name in decode_join(body).groups]
 
 
-def open_link(keeper: LinkKeeper) -> tuple[DaemonLink, Wire]:
+def open_link(keeper: LinkKeeper, welcome: Welcome = WELCOME) -> tuple[DaemonLink, Wire]:
     """A connection that the daemon has answered, before anything else of this process has run."""
     link, wire = DaemonLink(keeper), Wire()
     link.connection_made(wire)
-    link.data_received(encode_welcome_frame(WELCOME))
+    link.data_received(encode_welcome_frame(welcome))
     return link, wire
 
 
@@ -150,4 +153,37 @@ async def test_the_signal_comes_once_in_each_view_of_groups_that_lose_a_member()
     link.data_received(frames.frame(later) + encode_transitional(Transitional("4@d1/7")))
     assert taken(prices) == [later, Transitional(later.id, "prices")]
     assert taken(local) == [Transitional(narrow.id, "local")]
+    link.connection_lost(None)
+
+
+@within(10)
+async def test_what_waits_for_a_group_that_is_left_without_a_connection_is_told_to_be_uncertain() -> None:
+    """It goes out by the name of the group, and when that comes to nothing nobody is there to hear of it."""
+    keeper = LinkKeeper([DaemonAddress("one")], "alice", True, 1 << 20)
+    link, wire = open_link(keeper, WELCOME._replace(credit=0))
+    session = keeper.session
+    prices, local = (session.open(name, JoinRequest(GroupConfig(shared=True))) for name in ("prices", "local"))
+    frames = ViewWriter()
+    link.data_received(frames.frame(view_of("prices", ALICE)) + frames.frame(view_of("local", ALICE)))
+    taken(prices), taken(local)
+    for seat in (prices, prices, local, prices):
+        seat.offer(b"tea", AGREED)
+    prices.leave()
+    keeper.came()
+    assert taken(prices) == [], "a leave waits for what was sent before"
+    link.connection_lost(None)
+    session.on_lost("killed", 0.0)
+    assert taken(prices) == [
+        Uncertain(7, 2, "prices"), Uncertain(10, 1, "prices"),
+        Left(True, False, "left while the connection was lost: killed", "prices"),
+    ]  # fmt: skip
+    local.leave()
+    keeper.came()
+    assert taken(local)[1:] == [
+        Uncertain(9, 1, "local"), Left(True, False, "left while there was no connection", "local")
+    ]  # fmt: skip
+    link, wire = open_link(keeper)
+    keeper.came()
+    assert wire.joins == []
+    assert sum(head_of(body).count for kind, body in wire.written if kind == FrameKind.SEND) == 4
     link.connection_lost(None)

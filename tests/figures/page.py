@@ -1,6 +1,7 @@
 """The page `docs/figures.md` and its pictures: `python -m tests.figures.page --write [PAPER …]` writes them anew.
 
-It takes some minutes. `tests/figures/test_page.py` measures some rows again, with the numbers that the page must quote.
+It takes some minutes, and those of qsm half an hour. `tests/figures/test_page.py` measures some rows again, with the
+numbers that the page must quote.
 """
 
 from __future__ import annotations
@@ -46,9 +47,12 @@ def command(paper: str, *flags: str) -> str:
     return out.getvalue()
 
 
-def write(papers: list[str]) -> None:
+def write(papers: list[str], keep: Path | None = None) -> None:
     for paper in papers:
-        text = command(paper, "--out", str(IMAGES), *(["--jobs", "2"] if paper == "tompa" else []))
+        flags = ["--jobs", "2"] if paper in ("tompa", "qsm") else []
+        if paper == "qsm" and keep is not None:
+            flags += ["--keep", str(keep)]
+        text = command(paper, "--out", str(IMAGES), *flags)
         PAGE.write_text(replaced(PAGE.read_text(encoding="utf-8"), paper, text), encoding="utf-8")
         print(f"{paper}: written", file=sys.stderr)
 
@@ -57,5 +61,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--write", action="store_true", required=True, help="write the page and the pictures anew")
     parser.add_argument("papers", nargs="*", choices=[*PAPERS, []], help="only these")
+    parser.add_argument("--keep", type=Path, default=None, help="qsm: runs that were measured before, and new ones")
     given = parser.parse_args()
-    write(given.papers or list(PAPERS))
+    write(given.papers or list(PAPERS), given.keep)

@@ -157,7 +157,9 @@ def test_bad_arguments_are_exit_code_2(words: str, error: str, capsys: pytest.Ca
 def test_bad_input_is_refused_before_anything_is_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")
     for words, error in (
-        (["rmp", "--jobs", "2"], "--jobs is for tompa, not for rmp"),
+        (["rmp", "--jobs", "2"], "--jobs is for tompa and qsm, not for rmp"),
+        (["rmp", "--figure", "9"], "--figure and --keep are for qsm, not for rmp"),
+        (["spread", "--keep", "runs"], "--figure and --keep are for qsm, not for spread"),
         (["rmp", "--out", str(tmp_path / "gone")], "is not there: it takes a folder"),
         (["rmp", "--out", str(tmp_path / "file")], "is a file: it takes a folder"),
     ):

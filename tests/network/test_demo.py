@@ -143,3 +143,18 @@ def test_an_interrupted_demo_ends_with_130_and_leaves_no_member_behind(tmp_path:
         assert demo.stdout.read() == ""
     assert demo.returncode == 130
     assert said.splitlines()[-1] == "ordercast demo: interrupted"
+
+
+def test_regions_go_on_without_a_member_and_without_a_leader(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "trace"
+    code = main(["demo", "--no-spark", "--trace", str(folder), "--json", "--seconds", "1", "--orderer", "regions"])
+    shown = capfd.readouterr()
+    assert code == 0, shown.out + shown.err
+    result = json.loads(shown.out)
+    assert result["held"]
+    assert result["blocks_lost"] == 0
+    assert {result["killed"]["member"], result["killed"]["leader"]} < {"dan", "eve", "fay", "gus"}
+    examined = result["verdict"]["properties"]
+    for name in ("fifo", "group_fifo", "regional", "region_views", "liveness", "promises"):
+        assert (examined[name]["result"], examined[name]["violations"]) == ("held", 0), name
+    assert RunInfo.read(folder).orderer == "regions"

@@ -76,8 +76,9 @@ def test_subscribers_see_all_events_in_order_and_a_leaver_a_beginning_of_them(se
 @pytest.mark.parametrize("seed", SEEDS)
 def test_readers_on_regions_have_all_of_their_topics(seed: int) -> None:
     example = load("regions")
-    prices = [(topic, b"%d" % number) for number, topic in enumerate(example.TOPICS)]
-    assert simulate(example.main, seed=seed) == [prices[:600], prices[:600], prices[400:], prices[400:]]
+    prices = [b"%d" % number for number in range(example.ROUNDS)]
+    metals, energy = dict.fromkeys(example.METALS, prices), dict.fromkeys(example.ENERGY, prices)
+    assert simulate(example.main, seed=seed) == [metals, metals, energy, energy]
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -9,12 +9,15 @@ import sys
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from functools import wraps
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 from tests.sim.gms_world import Attendant
 
 from ordercast import Node
+from ordercast.cli.main import main
 from ordercast.config import Timing
 from ordercast.errors import UsageError
 from ordercast.gms.replica import GmsReplica
@@ -100,24 +103,48 @@ async def test_addresses_of_the_service_are_checked() -> None:
 
 @in_loop
 async def test_the_command_runs_a_replica_until_it_is_told_to_stop() -> None:
-    command = [sys.executable, "-m", "ordercast.cli.main", "gms", "--name", "cli", "--json"]
-    process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
-    assert process.stdout is not None
-    try:
-        async with asyncio.timeout(20):
-            status = json.loads(await process.stdout.readline())
-        assert status["is_leading"]
-        host, port = status["address"].split(":")
-        async with SessionNode("a") as node:
-            attendant = attend(node, ["fx"], (host, int(port)))
-            await until(lambda: attendant.neighbours == ["a"])
+    """What it leaves behind is what `ordercast plan` begins from."""
+    with TemporaryDirectory() as folder:
+        kept = Path(folder) / "now.csv"
+        command = [sys.executable, "-m", "ordercast.cli.main", "gms", "--name", "cli", "--json", "--dump", str(kept)]
+        process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+        assert process.stdout is not None
+        try:
             async with asyncio.timeout(20):
-                while json.loads(await process.stdout.readline())["groups"] != 1:
-                    pass
-        process.send_signal(signal.SIGTERM)
-        async with asyncio.timeout(20):
-            assert await process.wait() == 0
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
+                status = json.loads(await process.stdout.readline())
+            assert status["is_leading"]
+            host, port = status["address"].split(":")
+            async with SessionNode("a") as node:
+                attendant = attend(node, ["fx"], (host, int(port)))
+                await until(lambda: attendant.neighbours == ["a"])
+                async with asyncio.timeout(20):
+                    while json.loads(await process.stdout.readline())["groups"] != 1:
+                        pass
+                process.send_signal(signal.SIGTERM)
+                async with asyncio.timeout(20):
+                    assert await process.wait() == 0
+            assert kept.read_text().splitlines() == ["node,group", "a,fx"]
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+
+
+def test_what_the_command_cannot_use_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for words, says in (
+        (["--plan", str(tmp_path)], "is no plan: it has no plan.json"),
+        (["--dump", str(tmp_path / "now.txt")], "now.txt is neither .parquet nor .csv"),
+        (["--dump", str(tmp_path / "none" / "now.csv")], "none is no folder"),
+    ):
+        assert main(["gms", *words]) == 2
+        assert says in capsys.readouterr().err
+
+
+@in_loop
+async def test_placements_are_checked() -> None:
+    with pytest.raises(UsageError, match="a placement is for a node that runs the service"):
+        Node("x", placement={"x": 0})
+    wrong: list[Any] = [{"x": -1}, {"x": "1"}, {"x": True}, {"": 0}, [("x", 0)]]
+    for placement in wrong:
+        with pytest.raises(UsageError, match="placement"):
+            Node("x", gms="embedded", placement=placement)

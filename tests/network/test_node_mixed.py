@@ -14,6 +14,7 @@ from tests.network.quick import QUICK, fresh, within
 
 from ordercast import SAFE, Group, JoinRefused, Message, Node, UsageError
 from ordercast.runtime.addresses import group_address
+from ordercast.view import Address
 
 ORDERERS = ["sequencer", "token", "timestamp"]
 LARGE = 40_000
@@ -113,9 +114,9 @@ async def test_a_multicast_goes_to_the_group_and_once_to_each_copy() -> None:
 
 
 @contextmanager
-def listener(name: str) -> Iterator[socket.socket]:
-    """Hears the multicasts of a group, with their TTL."""
-    address = group_address(name)
+def listener(heard: str | Address) -> Iterator[socket.socket]:
+    """Hears the multicasts of a group, or of an address, with their TTL."""
+    address = group_address(heard) if isinstance(heard, str) else heard
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind(address)

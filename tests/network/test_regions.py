@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 
 from tests.unit.fake_regions import FakeService
 
 from ordercast import BlockingNode, Message, Node
+from ordercast.engine import NEVER, Outbox
+from ordercast.groups.driven import LogLine
+from ordercast.groups.rows import Meter
+from ordercast.orderers.regions.given import REGIONS_UNDERLAY
 from ordercast.runtime.listening import Listening
 from ordercast.runtime.udp.counters import Counters
+from ordercast.view import Address, group_tag
+from ordercast.wire.header import HEADER, MAGIC, Kind
 
 FIRST = ("239.255.77.1", 61_501)
 SECOND = ("239.255.77.2", 61_502)
@@ -74,3 +81,59 @@ def test_a_blocking_program_has_the_same() -> None:
         assert got == [b"1", b"2"]
         feed.stop()
         assert not feed.is_active
+
+
+class Ears:
+    """Hears what comes with the tag of regions, and does nothing."""
+
+    underlay = REGIONS_UNDERLAY
+    is_over = False
+    deadline_ns = armed_ns = NEVER
+
+    def __init__(self, order: int) -> None:
+        self.order = order
+        self.out = Outbox()
+        self.sent = Meter()
+        self.log: list[LogLine] = []
+        self.kinds: list[int] = []
+
+    @property
+    def driven(self) -> Ears:
+        return self
+
+    def receive(self, now_ns: int, source: Address, data: memoryview, stride: int) -> None:  # noqa: ARG002
+        self.kinds.append(data[1])
+
+    def expire(self, now_ns: int) -> None: ...
+
+    def finish(self, now_ns: int) -> None: ...
+
+    def take_news(self) -> tuple[()]:
+        return ()
+
+
+def test_blocks_that_wait_are_read_before_a_token() -> None:
+    """They have sockets of their own. A token that overtakes them makes members ask for what is here."""
+
+    def datagram(kind: Kind) -> bytes:
+        return HEADER.pack(MAGIC, kind, 0, 0, group_tag(REGIONS_UNDERLAY), 0, 1, 1)
+
+    async def program() -> list[int]:
+        async with asyncio.timeout(TIMEOUT_S), Node("a") as node:
+            driver = node._driver
+            ears = Ears(driver.host.take_order())
+            driver.host.attached.add(ears)
+            opened, _ = driver._listening.hear(frozenset({FIRST}))
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+                sender.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton("127.0.0.1"))
+                sender.sendto(datagram(Kind.REGION_TOKEN), node.address)
+                sender.sendto(datagram(Kind.DATA), FIRST)
+                while len(ears.kinds) < 2:
+                    await asyncio.sleep(0)
+            driver.host.attached.remove(ears)
+            for receiver in opened:
+                receiver.close()
+            driver._listening.heard = frozenset()
+            return ears.kinds
+
+    assert asyncio.run(program()) == [Kind.DATA, Kind.REGION_TOKEN]

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import sys
 from collections.abc import Callable
 from random import SystemRandom
 
 import pytest
+from tests.network.test_node_mixed import listener, ttls
 from tests.sim.regions_program import Reader, check_seen, three_members
 
 from ordercast import BlockingNode, Message, Node
@@ -80,5 +83,27 @@ def test_a_node_that_cannot_find_a_service_is_told_so() -> None:
         async with Node("a", multicast=False) as node:
             with pytest.raises(UsageError, match="gms"):
                 await node.join("prices", orderer="regions")
+
+    asyncio.run(program())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the option that tells the TTL has another number elsewhere")
+def test_multicasts_to_a_region_go_as_far_as_any_member_asked_for() -> None:
+    addresses = of_this_run()
+
+    async def program() -> None:
+        async with asyncio.timeout(TIMEOUT_S), contextlib.AsyncExitStack() as nodes:
+            a, b, c = [
+                await nodes.enter_async_context(Node(name, gms="embedded", addresses=addresses)) for name in "abc"
+            ]
+            await b.attach("regions", ttl=7)
+            readers = [Reader(await node.join("x", orderer="regions")) for node in (a, b, c)]
+            for reader in readers:
+                await reader.members_are(["a", "b", "c"])
+            (address,) = a._driver.host.attached.listens()
+            with listener(address) as ears:
+                for node, reader in zip((a, c), readers[::2], strict=True):
+                    await reader.group.send(b"0", confirm=True)
+                    assert ttls(ears) == {7}, node
 
     asyncio.run(program())

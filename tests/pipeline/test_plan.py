@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ pytest.importorskip("pyspark", reason="Spark is an extra: pip install 'ordercast
 import pyarrow as pa
 import pyarrow.parquet as pq
 from tests.pipeline.collision import colliding_sets
+from tests.pipeline.planned_runs import WANTED, as_trace, each_in_turn, run
 from tests.pipeline.planner import Tiles, exact_tiles, figure_two, random_rows, sets_of, tiles_of, wastes
 from tests.pipeline.traces import write as write_trace
 
@@ -309,12 +311,29 @@ def test_a_plan_from_a_trace_lowers_packets_per_message(spark: SparkSession, tmp
         assert f"{document['packets'][name]['per_message']:.2f}" in page
 
 
+def test_a_trace_of_regions_says_where_messages_went(spark: SparkSession, tmp_path: Path) -> None:
+    """Simulated, with a plan that has all nodes in two regions: messages to groups in both are in the trace twice."""
+    turns = 2
+    halves = {node: place % 2 for place, node in enumerate(WANTED)}
+    traced = run(each_in_turn, turns, halves)
+    sent = Counter(group for node in WANTED for group in each_in_turn(node, 0))
+    assert traced.counted.messages == turns * sum(sent.values())
+    result = make_plan(spark, open_subscriptions([as_trace(tmp_path / "trace", traced.rows)]), None, PlanWishes())
+    assert result.proof.regions == 7
+    assert result.proof.rows == sum(sent.values())
+    assert {one.messages for one in result.packets.values()} == {traced.counted.messages}
+    held = result.planned.tables["region_groups"]
+    rates = dict(zip(held["group"].to_pylist(), held["rate"].to_pylist(), strict=True))
+    assert {group: round(rate / turns) for group, rate in rates.items()} == dict(sent)  # it took less than a second
+
+
 # What is wrong with files. -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("text", "says"),
     [
+        ("node,group\n", r"bad\.csv: no node is in any group, so there is nothing to plan"),
         ("node,group\na,g\n,h\n", r"bad\.csv: column node is empty in 1 row"),
         ("node,group\na,g\nb\n", r"bad\.csv: 1 row \(in all files\) have too few or too many cells"),
         ("group,node,x\ng,a,1\nh,,2\n", r"bad\.csv: column node is empty in 1 row"),

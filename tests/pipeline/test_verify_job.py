@@ -3,33 +3,25 @@
 from __future__ import annotations
 
 import json
-import os
-import socket
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 import pytest
+from tests.pipeline.cluster import START_S, cluster
 from tests.pipeline.traces import busy, order_swap, write
 
 from ordercast.cli.main import main as ordercast
 from ordercast.errors import UsageError
-from ordercast.pipeline.java import find_java
 from ordercast.pipeline.reading import inspect
-from ordercast.pipeline.session import cache_folder
 from ordercast.pipeline.verify import __main__ as module
 from ordercast.pipeline.verify.findings import COLUMNS, PROPERTIES
 from ordercast.pipeline.verify.job import around, main
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-START_S = 120.0
 
 
 @pytest.fixture
@@ -93,17 +85,7 @@ def test_the_events_around_a_violation_are_shown(spark: SparkSession, bad: Path)
 
 def test_the_same_job_on_a_standalone_cluster(good: Path, bad: Path) -> None:
     """A master and two workers from the pip package, on loopback; the job under spark-submit."""
-    pyspark = pytest.importorskip("pyspark")
-    home = Path(pyspark.__file__).parent
-    environ = {
-        **os.environ,
-        "JAVA_HOME": str(find_java(cache_folder()).home),
-        "SPARK_HOME": str(home),
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "PYSPARK_PYTHON": sys.executable,
-        "SPARK_DAEMON_MEMORY": "256m",
-    }
-    with cluster(home, environ, good.parent) as master:
+    with cluster(good.parent) as (master, home, environ):
         words = [str(home / "bin" / "spark-submit"), "--master", master, "--conf", "spark.executor.memory=512m"]
         words += ["--conf", "spark.ui.enabled=false", str(module.__file__), str(good), str(bad), "--json"]
         done = subprocess.run(words, env=environ, capture_output=True, text=True, check=False, timeout=START_S * 4)
@@ -112,52 +94,3 @@ def test_the_same_job_on_a_standalone_cluster(good: Path, bad: Path) -> None:
     assert {name: each["violations"] for name, each in found["properties"].items() if each["violations"]} == {
         "total_order": 1
     }
-
-
-@contextmanager
-def cluster(home: Path, environ: dict[str, str], folder: Path) -> Iterator[str]:
-    """A standalone cluster for as long as the block lasts: its address."""
-    port, web = free_port(), free_port()
-    start = [home / "bin" / "spark-class"]
-    url = f"spark://127.0.0.1:{port}"
-    running: list[subprocess.Popen[bytes]] = []
-    try:
-        with (folder / "cluster.log").open("wb") as log:
-            words = ["org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", str(port)]
-            words += ["--webui-port", str(web)]
-            running.append(subprocess.Popen([*start, *words], env=environ, stdout=log, stderr=log))
-            wait_for_port(port)
-            for name in ("one", "two"):
-                words = [
-                    "org.apache.spark.deploy.worker.Worker",
-                    "--cores",
-                    "1",
-                    "--memory",
-                    "700m",
-                    "--host",
-                    "127.0.0.1",
-                ]
-                words += ["--webui-port", str(free_port()), "--work-dir", str(folder / name), url]
-                running.append(subprocess.Popen([*start, *words], env=environ, stdout=log, stderr=log))
-            yield url
-    finally:
-        for process in reversed(running):
-            process.terminate()
-        for process in running:
-            process.wait(START_S)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def wait_for_port(port: int) -> None:
-    until = time.monotonic() + START_S
-    while time.monotonic() < until:
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.1)
-    raise TimeoutError("the master of the cluster did not start")

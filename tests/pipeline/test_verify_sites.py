@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 from tests.pipeline.duck import DuckEngine
 from tests.pipeline.evs_reference import broken
-from tests.pipeline.site_traces import QUORUM_FAULTS, QUORUM_LEGAL, SITE_FAULTS, SITE_LEGAL, SITES
+from tests.pipeline.site_land import SITES
+from tests.pipeline.site_traces import QUORUM_FAULTS, QUORUM_LEGAL, SITE_FAULTS, SITE_LEGAL
 from tests.pipeline.traces import write
 
 from ordercast.pipeline.reading import inspect

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from tests.pipeline.duck import DuckEngine
 from tests.pipeline.evs_reference import broken
-from tests.pipeline.site_traces import Land, at_once, host
+from tests.pipeline.site_land import Land, host
+from tests.pipeline.site_traces import at_once
 from tests.pipeline.traces import write
 from tests.unit.trace_builder import World
 

@@ -1,5 +1,5 @@
 """Histories of views, made by hand for the judges. Times are milliseconds, and `a b c` are lives a/0, b/0, c/0. `a+` is
-the life a/1, which was restarted with what a/0 had kept."""
+the life a/1, which was restarted with what a/0 had kept, and `a++` the next one."""
 
 from __future__ import annotations
 
@@ -46,6 +46,10 @@ class History:
     def gone(self, name: str, at: int) -> History:
         return self._row(name, at, "leave")
 
+    def expelled(self, name: str, view: str, at: int) -> History:
+        """It is told that it was expelled from the view."""
+        return self._row(name, at, "leave", view=view, detail="expelled by x/0: it does not receive")
+
     def rejoin(self, name: str, at: int) -> History:
         self._wish(name, at, is_join=True)
         self.lives[name] = replace(self.lives[name], is_wanted=True)
@@ -57,9 +61,9 @@ class History:
         return self
 
     def restart(self, name: str, at: int) -> History:
-        """Its next life begins, with what the first one kept."""
+        """Its next life begins, with what this one kept."""
         wishes = (Wish(at * MS, is_join=True),)
-        self.lives[f"{name}+"] = LifeSpan(f"{name}/1", at * MS, wishes=wishes, former=f"{name}/0")
+        self.lives[f"{name}+"] = LifeSpan(_life(f"{name}+"), at * MS, wishes=wishes, former=_life(name))
         return self
 
     def stalled(self, name: str, at: int, detail: str) -> History:
@@ -109,7 +113,8 @@ class History:
 
 
 def _life(name: str) -> str:
-    return f"{name[:-1]}/1" if name.endswith("+") else f"{name}/0"
+    node = name.rstrip("+")
+    return f"{node}/{len(name) - len(node)}"
 
 
 def group(members: str, rules: Rules = "majority", *, is_manual: bool = False) -> History:

@@ -16,11 +16,15 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from tests.regions.chance import run as run_engines
 from tests.sim.bug import Bug
 from tests.sim.daemon_bugs import DAEMON_BUGS, FIRST_SESSIONS
 from tests.sim.detector_bugs import DETECTOR_BUGS
 from tests.sim.gathering_bugs import GATHERING_BUGS
 from tests.sim.planting import SOURCES, planted
+from tests.sim.regions_bugs import ENGINE, REGIONS_BUGS
+from tests.sim.regions_unseen_bugs import REGIONS_UNSEEN
+from tests.sim.regions_whole_bugs import REGIONS_WHOLE_BUGS
 from tests.sim.restart_bugs import PROFILE as RESTARTS_PROFILE
 from tests.sim.restart_bugs import RESTART_BUGS
 from tests.sim.roster_bugs import ROSTER_BUGS
@@ -65,6 +69,8 @@ BUGS: Final = (
     *SITES_ROSTER_BUGS,
     *SITES_COMPONENT_BUGS,
     *DAEMON_BUGS,
+    *REGIONS_WHOLE_BUGS,
+    *REGIONS_BUGS,
 )
 ORDERERS: Final = tuple(dict.fromkeys(bug.orderer for bug in BUGS))
 ROSTER: Final = "Many groups on one underlay"
@@ -76,9 +82,10 @@ PROFILE_SECTIONS: Final = {
     RESTARTS_PROFILE: "Restarts",
     DETECTOR: "Forged reports",
     DAEMONS: "Daemons and their clients",
+    ENGINE: "Engines of regions over given views",
 }
 SECTIONS: Final = (*(orderer.capitalize() for orderer in ORDERERS), *PROFILE_SECTIONS.values(), SESSIONS)
-UNSEEN: Final = (*TIMESTAMP_UNSEEN, *SITES_UNSEEN)
+UNSEEN: Final = (*TIMESTAMP_UNSEEN, *SITES_UNSEEN, *REGIONS_UNSEEN)
 SAMPLE: Final = 6  # bugs of each section that `make test` runs
 JOBS: Final = 2
 
@@ -135,10 +142,22 @@ def caught(bug: Bug) -> Catch | None:
 
 
 def _catch(bug: Bug, seed: int) -> Catch | None:
+    if bug.profile == ENGINE:
+        return _catch_in_engines(bug, seed)
     result = run_seed(bug.orderer, seed, partial(planted, bug), profile=bug.profile)
     if result.held or not run_seed(bug.orderer, seed, profile=bug.profile).held:
         return None
     return Catch(seed - _first_seed(bug) + 1, result.failures)
+
+
+def _catch_in_engines(bug: Bug, seed: int) -> Catch | None:
+    """In a run of `tests/regions/chance.py`, which is no run of the fuzzer."""
+    with planted(bug):
+        try:
+            text, _ = run_engines(seed)
+        except (ArithmeticError, LookupError) as error:
+            text = f"exception: {error!r}"
+    return Catch(seed - _first_seed(bug) + 1, (text,)) if text and not run_engines(seed)[0] else None
 
 
 def _first_seed(bug: Bug) -> int:
@@ -168,7 +187,9 @@ def table() -> list[str]:
         f"where links have to differ, at {FIRST_WIDE:,}; where much has to happen at once, at {FIRST_DENSE:,}",
         f"(`tests/sim/sites_bug.py`); one at {LEFT_AND_MADE_ANEW:,}. Those of daemons and their clients are planted",
         f"into the scenarios of `--profile sessions`, from seed {FIRST_SESSIONS:,} on. Words about standing still that",
-        "are wrong in two of 15,000 runs begin at the seed of `--profile membership` that showed them.",
+        "are wrong in two of 15,000 runs begin at the seed of `--profile membership` that showed them. Those of",
+        "regions are planted into whole nodes (`--orderer regions`, from seed 0 or from the one that showed them),",
+        "those of their engine into runs over given views (`tests/regions/chance.py`, from seed 1 or a later one).",
     ]
     for section in SECTIONS:
         lines += _section(section)

@@ -26,10 +26,10 @@ import ordercast
 
 SOURCES: Final = Path(ordercast.__file__).parent
 # Where bugs are planted: the core, the rules that it takes from configuration and views, the simulator's toy, and what
-# the simulator runs of daemons and clients.
+# the simulator runs of daemons and clients, and of the membership service of regions.
 PLACES: Final = (
     *("wire", "parts", "membership", "orderers", "underlay", "groups", "config.py", "view.py", "sim/toy.py"),
-    *("daemon", "client"),
+    *("daemon", "client", "gms"),
 )
 
 Node = ast.expr | ast.keyword

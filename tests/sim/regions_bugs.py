@@ -11,11 +11,13 @@ from typing import Final
 from tests.sim.bug import Bug
 
 REGIONS: Final = "regions"
+ENGINE: Final = "engine"
+"""In place of a profile of the fuzzer: engines over given views."""
 Code = str | tuple[str, ...]
 
 
 def _bug(name: str, function: str, old: Code, new: Code, breaks: str, bound: int, first: int = 1) -> Bug:
-    return Bug(name, function, old, new, breaks, bound, REGIONS, first_seed=first)
+    return Bug(name, function, old, new, breaks, bound, REGIONS, ENGINE, first_seed=first)
 
 
 REGIONS_BUGS: Final[tuple[Bug, ...]] = (

@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ordercast import FIFO, Group, Left, Lost, Message, View
+from ordercast.sim.checkers import REGIONAL_PROPERTIES, check_all
+from ordercast.sim.world import World
 
 ROUND = 200  # messages of each sender in each part of the program
 GROUP = "prices"
@@ -102,3 +104,9 @@ def check_seen(seen: Sequence[Seen]) -> None:
         names = [sender.partition("/")[0] for sender in each]
         assert sorted(names) == ["a", "b", "c", "c"]
         assert sorted(map(len, each.values())) == [ROUND, ROUND, 2 * ROUND + 1, 2 * ROUND + 1]
+
+
+def judge(world: World) -> None:
+    verdict = check_all(world.rows(), clock="virtual", quiet=True)
+    assert verdict.held, "\n".join(verdict.summary())
+    assert set(REGIONAL_PROPERTIES) <= verdict.properties.keys()

@@ -94,4 +94,26 @@ RESTART_BUGS: Final[tuple[Bug, ...]] = (
         "A part of the last view forms the group again.",
         60,
     ),
+    Bug(
+        "senders go on behind what only a restarted member had ordered",
+        "Coordinator._propose",
+        "numbers.setdefault(member.id, base.numbers.get(member.id, 0))",
+        "numbers[member.id] = max(numbers.get(member.id, 0), base.numbers.get(member.id, 0))",
+        "A survivor breaks off: its own block is not the next one of the ring. Or it cannot accept the view.",
+        1,
+        "token",
+        "endurance",
+        first_seed=1_820_007_598,  # a member has to crash between storing a view and sending what it ordered before
+    ),
+    Bug(
+        "a member that was let go before it crashed does not tell others the view that let it go",
+        "Keeping.restore",
+        "past.add_left(kept.view.ring, encode_welcome(self._local.name, int(kept.is_decided), kept.config, kept.view))",
+        "pass",
+        "A restarted member waits without an end for the vote of one that has left.",
+        1,
+        "sequencer",
+        "endurance",
+        first_seed=2_400_000_574,  # a member has to crash between storing its expulsion and telling it
+    ),
 )

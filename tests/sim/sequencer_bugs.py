@@ -109,9 +109,25 @@ SEQUENCER_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "nothing is retransmitted",
         "SequencerSender.retransmit",
-        "self._outgoing.due(now_ns)",
-        "self._outgoing.due(now_ns)[:0]",
+        "self._outgoing.due(now_ns, 1 if restraint.is_vain(now_ns) else AT_ONCE)",
+        "self._outgoing.due(now_ns, 1 if restraint.is_vain(now_ns) else AT_ONCE)[:0]",
         "A request that is lost stays lost.",
+        64,
+    ),
+    Bug(
+        "blocks that a silent sequencer was not sent are forgotten",
+        "SequencerSender.go_on",
+        "self._waiting and not self._must_wait(now_ns)",
+        "self._waiting and self._must_wait(now_ns) and not self._waiting",
+        "A message that was held back once is never sent.",
+        64,
+    ),
+    Bug(
+        "a repair is asked for once",
+        "Gaps.due",
+        "gap.due_ns = now_ns + self._rtt.patience_ns(gap.tries, self._retry_ns, self._max_ns)",
+        "gap.due_ns = NEVER",
+        "A broadcast whose repair is lost as well stays lost.",
         64,
     ),
     Bug(

@@ -116,8 +116,8 @@ SESSION_BUGS: Final[tuple[Bug, ...]] = (
     _bug(
         "names are those of the node",
         "SharedGroups._on_named",
-        "key = (label, name)",
-        "key = ('', name)",
+        "key, port = (label, name), self._port(label, name)",
+        "key, port = ('', name), self._port(label, name)",
         "A session that sends from outside waits for its names for good.",
         20,
         "token",

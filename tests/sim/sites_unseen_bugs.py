@@ -223,6 +223,18 @@ SITES_UNSEEN: Final[tuple[Bug, ...]] = (
         SITES,
     ),
     Bug(
+        "who rests does not answer a daemon that waits",
+        "SiteWatch.beaten",
+        "self._is_asked = self._is_asked or body == WAITING",
+        "",
+        (
+            "Rare: WAKEs and a heartbeat of the same moment must be lost. "
+            "tests/scripts/sites_wakes_are_lost.script catches it."
+        ),
+        0,
+        SITES,
+    ),
+    Bug(
         "a join relies on an interest that a leave has ended",
         "DeclaredInterests.want",
         "self._stamped.pop(name, None)",

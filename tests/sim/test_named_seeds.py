@@ -93,7 +93,23 @@ STOOD_STILL = (
 )
 
 OF_ENDURANCE = (
+    # A coordinator that had the promise of a former life said nothing to the next one, and was missed.
+    ("token", 1_820_002_734),
+    # Members that waited for the coordinator which a restarted one had been were heard, and missed.
+    ("timestamp", 1_820_018_983),
+    ("token", 1_820_007_598),  # a survivor was to go on behind blocks that only a restarted member had ordered
+    # The judge did not see that a member which had come back for its vote alone knew the view before.
+    ("token", 1_820_006_589),
+    # The judge forgot the vote of a member that was restarted, given up by its application, and restarted again.
+    ("token", 1_820_009_868),
+    ("timestamp", 1_820_006_610),  # the judge missed a member whose expulsion only restarted ones had received
     ("timestamp", 1_820_006_566),  # an application that had just been given something was no reason, nor was anything
+    # The judge did not see that a member knows the views which it has made, also if it has delivered none of them.
+    ("token", 2_400_001_112),
+    # The judge did not see that a restarted member waits for a view which let its former life in.
+    ("sequencer", 2_400_008_616),
+    # Put out, it crashed before the only other member had heard that, which then waited for its vote without an end.
+    ("sequencer", 2_400_000_574),
     # The judge did not see that a member may be expelled after its crash, and vote on that when it is back.
     ("sequencer", 1_820_003_632),
     # The word that a change is decided overtook the change, and was dropped: a busy ring went on without a bound.
@@ -131,6 +147,9 @@ OF_ENDURANCE = (
 )
 
 OF_SLOW = (
+    # The judge took calls without an acknowledgement for calls in a window, and the caller's datagrams for the group's.
+    ("token", 2_170_000_158),
+    ("token", 2_170_000_039),
     ("timestamp", 500_041),  # a late word about an expulsion that was over opened the buffers of a slow member
     ("token", 1_210_000_028),  # a segment of a New List met one of its sender's first stay in the ring
 )

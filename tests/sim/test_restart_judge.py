@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tests.sim.histories import History, group
 
 
@@ -77,3 +79,60 @@ def test_an_expulsion_without_that_vote_is_not_decided() -> None:
 def test_a_member_whose_former_life_was_over_before_its_patience_was_not_expelled() -> None:
     history = without_c().may_be_expelled("c", 1_000, 5_000).restart("c", 3_000)
     assert history.view("b a+", "restart", at=4_000).restarts()
+
+
+def cut_off_with_c() -> History:
+    """b, which comes first of two, lets c in. a does not hear of it, c is cut off, and b crashes."""
+    history = group("b a").start("c", 300).view("b c a", by="b c", at=500)
+    return history.trouble("a b c", 490, 20_000).crash("b", 900).restart("b", 2_000)
+
+
+def test_a_member_that_came_back_for_its_vote_alone_tells_its_last_view() -> None:
+    """The application of b is out before b is back: nobody sees a view at it, and all the same it is in that view."""
+    history = cut_off_with_c().leave("b+", 2_100, 2_100)
+    assert history.view("a b+", "restart", by="a", at=6_000).restarts() == []
+
+
+def test_without_what_it_had_kept_it_tells_nothing() -> None:
+    history = cut_off_with_c().leave("b+", 2_100, 2_100)
+    history.lives["b+"] = replace(history.lives["b+"], former="")
+    wrong = history.view("a b+", "restart", by="a", at=6_000).restarts()
+    assert [text.partition(":")[0] for text in wrong] == ["chain"]
+
+
+def expelled_at_rest() -> History:
+    """e puts itself out, c stores that and crashes with all others. Restarted they go on, and e is up all the while."""
+    history = group("e c a b").crash("a b c", 900)
+    for name in "abc":
+        history.restart(name, 2_000)
+    return history
+
+
+def test_a_member_whose_expulsion_is_decided_by_the_view_is_not_left_behind() -> None:
+    history = expelled_at_rest().may_be_expelled("e", 600, 5_000)
+    assert history.view("c+ a+ b+", "restart", at=8_000).expelled("e", "e c a b", 8_010).restarts() == []
+
+
+def test_a_member_that_nobody_can_have_expelled_is_left_behind() -> None:
+    history = expelled_at_rest().view("c+ a+ b+", "restart", at=8_000).expelled("e", "e c a b", 8_010)
+    assert [text for text in history.restarts() if "which was up and heard" in text]
+
+
+def test_a_member_that_was_not_told_of_an_expulsion_is_left_behind() -> None:
+    history = expelled_at_rest().may_be_expelled("e", 600, 5_000).view("c+ a+ b+", "restart", at=8_000)
+    assert [text for text in history.gone("e", 8_010).restarts() if "which was up and heard" in text]
+
+
+def let_go_by_a(creator: str) -> History:
+    """`creator` grants a lock. Then a lets b go, which delivers both; a has delivered neither when it crashes."""
+    history = group("b a").leave("b", 400).view("b a", "lock", by="b", at=700, name=f"7@{creator}").gone("b", 700)
+    return history.crash("a", 600).restart("a", 2_000).view("a+", "restart", at=3_000)
+
+
+def test_a_restarted_member_knows_the_views_that_it_has_made() -> None:
+    assert let_go_by_a("a/0").restarts() == []
+
+
+def test_a_view_that_another_member_has_made_has_to_be_known_to_the_restarted_one() -> None:
+    wrong = let_go_by_a("b/0").restarts()
+    assert [text.partition(":")[0] for text in wrong] == ["chain"]

@@ -13,7 +13,7 @@ from ordercast.sim.faults import Fault, FaultKind
 from ordercast.sim.member import SimMember
 from ordercast.sim.restarts import restarts_scenario
 from ordercast.sim.run import run_scenario
-from ordercast.sim.scenario import Load, Scenario
+from ordercast.sim.scenario import Load, LockUse, Scenario
 from ordercast.sim.scenario_json import scenario_from_json, scenario_to_json
 from ordercast.view import Reason, View
 
@@ -111,6 +111,29 @@ def test_a_member_that_comes_back_without_its_folder_is_named_in_the_log() -> No
     texts = [line.text for _, line in host.take_log() if "without its folder" in line.text]
     assert len(texts) == 1
     assert texts[0].startswith("b/1 came back without its folder (data_dir): b/0 counts as gone")
+
+
+@pytest.mark.parametrize("sender", ["a", "c"])
+def test_what_only_a_restarted_member_has_ordered_is_sent_again(sender: str) -> None:
+    """b orders a message and a lock, stores the view with the lock, and crashes before anybody hears of it. The
+    view counts, and the message is lost: its sender goes on where the log ends, in the proposal and the next ring."""
+    outcome = run_scenario(
+        Scenario(
+            orderer="token",
+            network="ideal",
+            nodes=NAMES,
+            starts_ns=(0, 20 * MS, 40 * MS),
+            folders=NAMES,
+            min_members="all",
+            loads=(Load(sender, 3, start_ns=800 * MS, interval_ns=200 * MS),),
+            locks=(LockUse("a", "x", 1_000 * MS, 100 * MS),),
+            faults=(Fault(999 * MS, FaultKind.CRASH_STORING, ("b",), for_ns=50 * MS), restart(2_000, "b")),
+        )
+    )
+    assert outcome.held, outcome.failures
+    assert outcome.is_quiet
+    [crashed_ns] = [row.at_ns for row in outcome.rows if row.kind == "crash"]
+    assert crashed_ns < 1_040 * MS, "it stored the view with the lock"
 
 
 def test_a_scenario_with_folders_can_be_written_down() -> None:

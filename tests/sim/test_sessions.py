@@ -27,6 +27,10 @@ FAULTS = {
     "no reason over a view change": ("sites", 1_300_001_072),
     "a message before the view": ("sites", 1_300_000_093),
     "a probe into a stream that is cut": ("sites", 1_590_000_694),
+    "messages of a group that is left without a connection": ("sites", 1_630_000_444),
+    "the same with a client that is put out": ("token", 1_630_000_917),
+    "a name that is given back twice": ("sites", 1_630_001_115),
+    "a close before the end of a join": ("sites", 1_900_000_001),
 }
 """Seeds that showed faults, of the code or of a judge, which were mended."""
 

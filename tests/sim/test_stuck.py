@@ -180,6 +180,28 @@ CANCELLED: list[Case] = [
 
 LEAVES: list[Case] = [
     (
+        "a newcomer that only another member saw come in was restarted: it waits for the others of that view",
+        lambda: group("b a").start("c", 300).view("b a c", by="a", at=500).crash("a b c", 900).restart("c", 3_000),
+        TOO_FEW,
+    ),
+    (
+        "the same, but nobody saw it come in: it may have kept nothing",
+        lambda: group("b a").start("c", 300).crash("a b c", 900).restart("c", 3_000),
+        None,
+    ),
+    (
+        "a restarted member was given up by its application, and restarted again: it still waits for the others",
+        lambda: (
+            group("c b a")
+            .crash("a b c", 900)
+            .restart("a", 1_000)
+            .leave("a+", 2_000, 2_000)
+            .crash("a+", 2_010)
+            .restart("a+", 3_000)
+        ),
+        TOO_FEW,
+    ),
+    (
         "a leaver crashed and was restarted: the view without it may be decided, and the first of that is gone",
         lambda: group("b c a").leave("b", 900).crash("b c", 910).restart("b", 2_000),
         LEAVE,

@@ -66,8 +66,8 @@ def test_a_planted_bug_is_caught_and_the_seeds_it_took_are_counted() -> None:
 
 def test_progress_is_told_after_each_run() -> None:
     told: list[tuple[int, int]] = []
-    fuzz("sequencer", 0, 3, progress=lambda done, runs, _failed: told.append((done, runs)))
-    assert told == [(1, 3), (2, 3), (3, 3)]
+    fuzz("sequencer", 0, 3, progress=lambda done, last: told.append((done, last.seed)))
+    assert told == [(1, 0), (2, 1), (3, 2)]
 
 
 def test_a_seed_is_replayed_by_its_command() -> None:

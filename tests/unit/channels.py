@@ -10,12 +10,13 @@ from tests.unit.shared_directory import SharedDirectory
 from ordercast.config import GroupConfig
 from ordercast.engine import Departed
 from ordercast.groups.consumption import PORT_BYTES
+from ordercast.groups.events import Batch, Message, PortEvent
 from ordercast.groups.host import Host
 from ordercast.groups.port import Port
 from ordercast.groups.session import Session
 from ordercast.service import AGREED
 from ordercast.trace.recorder import Recorder
-from ordercast.view import Reason
+from ordercast.view import Reason, View
 
 FLOOR = SharedDirectory("floor", "a", "b", "c")
 
@@ -70,3 +71,23 @@ def come_back(exchange: Exchange, host: Host, port: Port) -> None:
     exchange.install(Reason.CREATE, str(host.me), b"", [fake(port)])
     exchange.is_open = True
     pump(host)
+
+
+def two_sessions(host: Host, *groups: str) -> tuple[list[Port], list[Port]]:
+    """Ports of two sessions, ann and bob, in the same groups."""
+    ann = open_ports(host, *groups, session=host.open_session("ann"))
+    bob = open_ports(host, *groups, session=host.open_session("bob"))
+    pump(host)
+    return ann, bob
+
+
+def messages(port: Port) -> list[Message]:
+    return [message for event in events(port) if isinstance(event, Batch) for message in event.each()]
+
+
+def views(found: list[PortEvent]) -> list[View]:
+    return [event for event in found if isinstance(event, View)]
+
+
+def attach(host: Host, session: Session) -> Port:
+    return host.attach(0, "floor", config=GroupConfig(), session=session)

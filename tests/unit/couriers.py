@@ -51,6 +51,7 @@ class Post:
         self.couriers = {node: Courier(node, TIMING, terms) for node in nodes}
         self.got: dict[int, list[tuple[int, Parcel]]] = {node: [] for node in self.couriers}
         self.given_up: list[tuple[int, Undelivered]] = []
+        self.doubted: list[tuple[int, int]] = []
         self.sent: list[tuple[int, ParcelPart]] = []
         self.down: set[int] = set()
         self.loss, self.twice, self.jitter_ns = loss, twice, jitter_ns
@@ -64,7 +65,8 @@ class Post:
         return found
 
     def step(self, node: int) -> None:
-        parts, acks, given_up = self.couriers[node].step(self.now_ns)
+        parts, acks, given_up, doubted = self.couriers[node].step(self.now_ns)
+        self.doubted += [(node, peer) for peer in doubted]
         self.given_up += [(node, each) for each in given_up]
         for part in parts:
             assert len(part_head(TAG, part)) == HEADER_BYTES + 28

@@ -130,9 +130,8 @@ class FakeService:
         same: dict[tuple[int, ...], tuple[int, ...]] = {}
         self.covered = {number: same.setdefault(t, t) for number, found in covered.items() if (t := tuple(found))}
         for engine, region in mine.items():
-            epoch = GivenEpoch(
-                self.id, self.epoch, self.epoch, region, tuple(self.views.values()), excluded=gone, is_whole=True
-            )
+            views = tuple([view._replace() for view in self.views.values()])  # as a network brings them
+            epoch = GivenEpoch(self.id, self.epoch, self.epoch, region, views, excluded=gone, is_whole=True)
             engine.given.append((epoch, self.covered, len(self.names) - 1))
 
 
@@ -315,6 +314,10 @@ class FakeRegions:
 
     def is_at_rest(self) -> bool:
         return not self._out and not self.given
+
+    @property
+    def is_held_up(self) -> bool:
+        return False
 
     def listens(self) -> frozenset[Address]:
         return frozenset()

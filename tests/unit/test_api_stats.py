@@ -21,7 +21,7 @@ CORE = ("underlay.py", "underlay", "orderers", "parts", "membership", "wire")
 
 
 def counted() -> Iterator[tuple[str, str]]:
-    """(file, name) of every counter of the core: `_count("name")`, and `counters["name"]`."""
+    """(file, name) of every counter of the core: `_count("name")`, `_count("a" if … else "b")`, `counters["name"]`."""
     for room in CORE:
         path = SOURCE / room
         for module in sorted(path.rglob("*.py")) if path.is_dir() else [path] * path.exists():
@@ -31,8 +31,9 @@ def counted() -> Iterator[tuple[str, str]]:
                     found = node.args[0] if node.func.attr in ("_count", "count") else None
                 elif isinstance(node, ast.Subscript) and "counters" in ast.unparse(node.value):
                     found = node.slice
-                if isinstance(found, ast.Constant) and isinstance(found.value, str):
-                    yield module.name, found.value
+                for name in (found.body, found.orelse) if isinstance(found, ast.IfExp) else (found,):
+                    if isinstance(name, ast.Constant) and isinstance(name.value, str):
+                        yield module.name, name.value
 
 
 def test_the_core_counts_only_documented_names() -> None:

@@ -10,7 +10,16 @@ from tests.unit.gms_samples import ALICE, BOB, REPLICA, SERVICE, VIEW
 from ordercast.config import SECOND, Timing
 from ordercast.engine import NEVER, Outbox, To
 from ordercast.errors import WireError
-from ordercast.membership.attendance import ASK_NS, ASK_TRIES, GAP_NS, INLINE_NAMES, PAGE_WINDOW, SWITCH_NS, Attendance
+from ordercast.membership.attendance import (
+    ASK_NS,
+    ASK_TRIES,
+    GAP_NS,
+    INLINE_NAMES,
+    PAGE_WINDOW,
+    SWITCH_NS,
+    WATCH_NS,
+    Attendance,
+)
 from ordercast.membership.epochs import EpochNews, encode_news
 from ordercast.membership.given import Attending
 from ordercast.orderers.regions.given import GivenEpoch, GivenView, RegionGroups
@@ -95,6 +104,12 @@ class Hand:
         for page in cut_pages(epoch.number, encode_news(EpochNews(since, request, epoch))):
             self.say(Kind.EPOCH, page)
 
+    def install(self, number: int) -> None:
+        """An epoch that follows the last request, and is installed at once."""
+        self.tell(epoch(number), number - 1, self.last()[0])
+        assert [each.number for each in self.attendance.take_epochs()] == [number]
+        self.attendance.installed(self.now_ns, number)
+
     def wait(self, by_ns: int) -> None:
         """Let time pass, and timers with it."""
         end_ns = self.now_ns + by_ns
@@ -165,6 +180,8 @@ def test_few_names_are_told_at_once_and_many_by_their_signature_first() -> None:
     assert hand.last()[1].names == ("a", "b")
     hand.answer(Told.NUMBERS, numbers=((7, 8), (3, 4)))
     table = hand.attendance.table
+    assert table.number("a") == 0, "nobody would get anything before its regions are known"
+    hand.install(2)
     assert (table.number("a"), table.number("b"), table.name(3), table.name(4)) == (7, 3, "b", "")
     many = [f"g{index:05}" for index in range(40_000)]
     hand.attendance.follow(hand.now_ns, many)
@@ -178,6 +195,7 @@ def test_few_names_are_told_at_once_and_many_by_their_signature_first() -> None:
     assert hand.last() == (number, request._replace(names=tuple(many)))
     hand.answer(Told.NUMBERS, numbers=((100, 40_100),))
     assert hand.attendance.pending() == 0
+    hand.install(3)
     assert table.number(many[-1]) == 40_099
 
 
@@ -192,9 +210,27 @@ def test_requests_that_wait_are_put_together() -> None:
     hand.answer(Told.NUMBERS, numbers=((2, 4),))
     assert hand.attendance.pending() == 0, "what is wanted already is not asked for again"
     hand.attendance.leave(hand.now_ns, ["a", "c", "x"])
-    assert hand.last()[1].runs == ((1, 2), (3, 4))
+    assert hand.last()[1].runs == ((1, 2), (3, 4)), "also where their epochs are still to come"
     hand.answer(Told.DONE)
-    assert hand.attendance.table.number("a") == 0
+    hand.install(2)
+    assert [hand.attendance.table.number(name) for name in ("a", "b", "c")] == [0, 2, 0]
+
+
+def test_a_group_that_is_left_and_followed_has_no_number_before_its_regions_are_told_again() -> None:
+    hand = registered()
+    hand.attendance.join(hand.now_ns, ["fx"])
+    hand.answer(Told.NUMBERS, numbers=((4, 5),))
+    hand.install(2)
+    table = hand.attendance.table
+    assert table.number("fx") == 4
+    hand.attendance.leave(hand.now_ns, ["fx"])
+    hand.attendance.follow(hand.now_ns, ["fx"])
+    hand.answer(Told.DONE)
+    assert (table.number("fx"), hand.last()[1].what) == (0, Ask.FOLLOW)
+    hand.answer(Told.NUMBERS, numbers=((4, 5),))
+    assert table.number("fx") == 0
+    hand.install(3)
+    assert table.number("fx") == 4
     assert INLINE_NAMES > 3
 
 
@@ -268,6 +304,9 @@ def test_a_node_that_nobody_watches_sends_heartbeats() -> None:
     count = len(hand.ponged)
     hand.wait(5 * SECOND)
     assert len(hand.ponged) == count, "now its region watches it"
+    hand.wait(2 * WATCH_NS)
+    assert len(hand.ponged) in (count + 1, count + 2), "its region would not tell it that the service is gone"
+    count = len(hand.ponged)
     alone = VIEW._replace(view=0x79, members=(ALICE,))
     hand.tell(epoch(3, alone, ended=(0x77,), mine=4), since=2)
     hand.wait(3 * SECOND)

@@ -80,6 +80,7 @@ def refusal(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         ("compare latency --seed -1", f"--seed: {WHOLE}"),
         ("compare latency --seeds 0", f"--seeds: {WHOLE}"),
         ("compare latency --jobs 0", f"--jobs: {WHOLE}"),
+        ("figures qsm --figure 21", f"--figure: {WHOLE}"),
         ("record g --out o --fsync-interval 0", f"--fsync-interval: {WHOLE}"),
         ("record g --out o --patience -1", f"--patience: {NUMBER}"),
         ("record g --out o --segment-bytes many", "--segment-bytes is a size"),

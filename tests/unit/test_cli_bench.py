@@ -102,3 +102,20 @@ def test_groups_with_underlays_of_their_own_have_sockets_of_their_own(capfd: pyt
 def test_too_many_underlays_are_refused(capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "--groups", "501"]) == 2
     assert "--underlay shared" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("groups", ["1", "40"])
+def test_groups_on_regions_are_measured(groups: str, capfd: pytest.CaptureFixture[str]) -> None:
+    options = ["--orderer", "regions", "--members", "2", "--senders", "all", "--groups", groups]
+    result = bench(options, capfd)
+    assert result["parameters"]["service"] == "FIFO"
+    assert result["groups"]["count"] == int(groups)
+    assert ("newcomer_s" in result["groups"]) == (groups != "1")
+    assert (result["lost"], result["misordered"]) == (0, 0)
+    assert result["datagrams"]["token"] > 0
+
+
+def test_a_bench_without_traces_keeps_none(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    result = bench(["--members", "2", "--no-trace"], capfd)
+    assert result["parameters"]["trace"] is False
+    assert main(["bench", "--no-trace", "--trace", str(tmp_path)]) == 2

@@ -91,6 +91,21 @@ def test_a_peer_that_was_given_up_is_reached_again_by_a_new_connection() -> None
     assert len({part.connection for _, part in post.sent}) == 2
 
 
+def test_a_peer_that_is_silent_is_doubted_once_long_before_it_is_given_up() -> None:
+    post = Post([1, 2])
+    post.down.add(2)
+    post.send(1, 2, parcel(0))
+    while not post.doubted:
+        post.now_ns = post.couriers[1].deadline_ns()
+        post.step(1)
+    doubted_ns = post.now_ns
+    assert not post.given_up
+    post.run()
+    assert post.doubted == [(1, 2)]
+    assert [node for node, _ in post.given_up] == [1]
+    assert doubted_ns < post.now_ns // 2
+
+
 def test_a_later_life_at_the_same_place_takes_nothing_that_was_meant_for_the_earlier() -> None:
     post = Post([1, 2])
     post.send(1, 2, parcel(0))
@@ -110,6 +125,22 @@ def test_urgent_parcels_leave_before_repairs() -> None:
     post.send(1, 2, parcel(9))
     post.run()
     assert bodies(post, 2) == [0, 9, 1, 2]
+
+
+@pytest.mark.parametrize("again", [Kind.PUSH, Kind.PULLED])
+def test_a_segment_that_is_on_its_way_is_not_taken_again_and_one_that_has_come_is(again: Kind) -> None:
+    """A token asks again for what has not come: in a region of five at its limit queues had each repair several times,
+    and it did not come out of one hiccup (docs/figures.md, QSM, figure 9)."""
+    post = Post([1, 2], loss=1.0)
+    segment = Parcel(int(Kind.PUSH), 3, 4, 5, b"segment", 7, 43)
+    others = [segment._replace(segment=8), segment._replace(number=6), segment._replace(ring=9)]
+    assert post.send(1, 2, segment, *others, segment._replace(kind=int(again))) == [True] * 5
+    post.loss = 0.0
+    post.run()
+    assert [each for _, each in post.got[2]] == [segment, *others]
+    post.send(1, 2, segment)
+    post.run()
+    assert [each for _, each in post.got[2]] == [segment, *others, segment]
 
 
 def test_one_rate_bounds_what_goes_to_all_peers() -> None:

@@ -10,7 +10,7 @@ from tests.unit.gms_samples import SERVICE, member
 from ordercast.config import SECOND, Timing
 from ordercast.engine import NEVER
 from ordercast.gms.desk import CONFIRM_NS, Desk, desk_id
-from ordercast.gms.gathering import BATCH_NS, STALE_NS, VIEW_NS
+from ordercast.gms.gathering import BATCH_NS, BATCHES_AT_ONCE, STALE_NS, VIEW_NS, VIEWS_AT_ONCE
 from ordercast.gms.vigil import DEAD_NS, SILENT_NS
 from ordercast.membership.epochs import EpochNews, decode_news
 from ordercast.orderers.regions.given import REGIONS_UNDERLAY
@@ -205,18 +205,48 @@ def test_an_answer_is_given_again() -> None:
     assert len(office.desk.directory.regions) == 1
 
 
-def test_a_region_has_one_view_in_a_second() -> None:
+def test_a_region_has_a_few_views_at_once_and_then_one_in_a_second() -> None:
     office = Office()
     office.register(A, B, C)
-    office.join(A, "fx")
+    for node in (A, B, C):
+        office.join(node, "fx")
+        office.wait(BATCH_NS)
+    assert VIEWS_AT_ONCE == 3
+    assert office.neighbours(A) == ["a", "b", "c"]
+    office.join(C, "news")  # the fourth view of the region
     office.wait(BATCH_NS)
-    office.join(B, "fx")
-    office.join(C, "news")
-    office.wait(2 * BATCH_NS)
-    assert office.neighbours(B) == []
-    assert office.neighbours(C) == ["c"], "of another region"
+    assert office.neighbours(A) == ["a", "b", "c"]
     office.wait(VIEW_NS)
-    assert office.neighbours(B) == ["a", "b"]
+    assert office.neighbours(A) == ["a", "b"]
+    assert office.neighbours(C) == ["c"]
+
+
+def test_after_a_few_batches_at_once_there_are_five_in_a_second() -> None:
+    office = Office()
+    office.register(A)
+    office.wait(BATCHES_AT_ONCE * BATCH_NS)
+    for number in range(2 * BATCHES_AT_ONCE):
+        office.join(A, f"group {number}")
+    office.wait(0)
+    before = office.desk.directory.epoch
+    assert before >= BATCHES_AT_ONCE
+    office.wait(SECOND)
+    assert office.desk.directory.epoch - before <= SECOND // BATCH_NS + 1
+
+
+def test_who_asks_before_the_service_has_begun_is_told_when_it_has() -> None:
+    office = Office()
+    office.desk = Desk(ME, Timing(), 0)
+    head = HEADER.pack(MAGIC, Kind.WHO, 0, 0, TAG, 0, A.id, 5)
+    office.receive(A, head + encode_who(0))
+    office.run()
+    assert [decode_replica(body).leader for _, body in office.callers[A.id].others] == [0]
+    office.desk.follow(office.now_ns, ME)
+    office.run()
+    assert len(office.callers[A.id].others) == 1, "nothing is found yet"
+    office.desk.order_own(0, NodeRequest(Ask.FOUND, service=SERVICE))
+    office.run()
+    assert [decode_replica(body).leader for _, body in office.callers[A.id].others] == [0, desk_id(ME)]
 
 
 def test_names_are_asked_of_one_node_only() -> None:

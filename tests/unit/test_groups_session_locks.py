@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from tests.unit.channels import come_back, make_host, open_ports, pump, run_pass
+from tests.unit.channels import come_back, make_host, messages, open_ports, pump, run_pass, two_sessions
 from tests.unit.fake_engine import Exchange, events, fake
-from tests.unit.test_groups_sessions import messages, two_sessions
 
 from ordercast.config import GroupConfig
 from ordercast.errors import LockDenied, Unhandled

@@ -88,3 +88,17 @@ def test_where_recovery_is_manual_a_failure_ends_the_leave_of_an_application_and
     assert patience.freeze(SECOND, Silence.NONE, has_failed=True) == NEVER
     assert not patience.is_asked
     assert not patience.is_over(LONGEST * PATIENCE_NS)
+
+
+def test_an_expulsion_waits_for_its_decision_longer_than_a_leave_that_was_asked_for() -> None:
+    """Nobody here waits for that, and messages before it may still be delivered."""
+    patience = LeavePatience(PATIENCE_NS)
+    assert patience.retired(0, Reason.EXPEL) == LONGEST * PATIENCE_NS
+    patience.header = b""
+    assert patience.retired(0, Reason.EXPEL) == PATIENCE_NS
+
+
+def test_a_member_whose_application_is_out_leaves_what_the_others_recover_to() -> None:
+    patience = LeavePatience(PATIENCE_NS)
+    assert patience.give_up(5) == 5 + LONGEST * PATIENCE_NS
+    assert patience.is_asked

@@ -18,6 +18,7 @@ from ordercast.errors import UsageError
 from ordercast.groups.host import Host
 from ordercast.groups.port import Port
 from ordercast.groups.storing import Entries
+from ordercast.membership.past import PastRings
 from ordercast.membership.quorum.local import LocalMember
 from ordercast.membership.quorum.returning import Returning
 from ordercast.membership.quorum.roles import NO_LOG
@@ -77,10 +78,12 @@ def returning(kept: Kept = KEPT, life: int = 1) -> Returning:
     return Returning(local(member("b", life)), kept, 0)
 
 
-def hear(part: Returning, kind: Kind, body: bytes, ring: int = VIEW.ring) -> list[tuple[int, bytes]]:
+def hear(
+    part: Returning, kind: Kind, body: bytes, ring: int = VIEW.ring, origin: int = A.id
+) -> list[tuple[int, bytes]]:
     """What it answers, as (kind, body)."""
     out = Outbox()
-    part.on_control(10 * MS, kind, A.address, ring, A.id, body, out)
+    part.on_control(10 * MS, kind, A.address, ring, origin, body, out)
     return [(send.buffers[0][1], bytes(send.buffers[1])) for send in out.sends]
 
 
@@ -132,11 +135,40 @@ def test_it_waits_for_the_coordinator_and_then_for_the_members_that_did_not_answ
     assert return_waits(10 * SECOND, part) == alone
 
 
+def test_a_member_that_asks_a_former_life_of_this_node_is_there() -> None:
+    """It waits for a coordinator that has died, and says nothing to the life that has come back."""
+    part = returning(KEPT._replace(promised=Ballot(3, 12, 65_535, B.id)))
+    hear(part, Kind.CHECK, encode_check(Ballot(3, 12, 65_535, B.id), []))
+    waiting = return_waits(20 * MS, part)
+    assert (waiting.reason, waiting.waiting_for) == (StallReason.RECOVERY, ("c/0",))
+
+
+def test_a_coordinator_that_a_former_life_has_answered_is_there() -> None:
+    """It does not ask twice. It says that it is there, and not yet which members are missing."""
+    part = returning()
+    hear(part, Kind.CHECK, encode_check(HIGH._replace(node=A.id), []))
+    alone = return_waits(20 * MS, part)
+    assert (alone.reason, alone.waiting_for) == (StallReason.RECOVERY, ("c/0",))
+    part = returning(KEPT._replace(promised=HIGH._replace(node=A.id)))
+    hear(part, Kind.CHECK, encode_check(HIGH._replace(node=A.id), []))
+    waiting = return_waits(20 * MS, part)
+    assert (waiting.reason, waiting.waiting_for) == (StallReason.RECOVERY, ("a/0",))
+
+
+def test_nobody_is_missed_before_it_had_time_to_speak() -> None:
+    """A member with a log is silent until it knows that the coordinator it waits for is gone."""
+    part = returning()
+    part.start(10 * MS, Outbox())
+    waiting = return_waits(SECOND, part)
+    assert (waiting.reason, waiting.waiting_for) == (StallReason.RECOVERY, ("a/0", "c/0"))
+    assert return_waits(3 * SECOND, part).reason is StallReason.NO_QUORUM
+
+
 def test_restarted_members_that_fall_silent_are_missed() -> None:
     """They show themselves about once in a second."""
     part = returning(KEPT._replace(promised=NO_BALLOT, accepted=None))
     body = encode_returned(Returned("prices", NO_BALLOT, member("c", 1), 0, (C.id,), VIEW, True, None))
-    hear(part, Kind.RETURN, body)
+    hear(part, Kind.RETURN, body, origin=member("c", 1).id)
     assert return_waits(2 * SECOND, part).waiting_for == ("a/0",)
     assert return_waits(6 * SECOND, part).waiting_for == ("a/0", "c/0")
 
@@ -259,8 +291,28 @@ def test_a_leave_that_was_decided_is_nothing_to_come_back_to() -> None:
     without = replace(VIEW, members=(A, C), prior=(A.id, B.id, C.id), prior_rules=("majority",) * 3)
     for is_decided in (True, False):
         keeping = Keeping(local(member("b", 1)))
-        keeping.restore(encode_kept(KEPT._replace(view=without, is_decided=is_decided)), 0)
+        keeping.restore(encode_kept(KEPT._replace(view=without, is_decided=is_decided)), 0, PastRings())
         assert (keeping.returning is None) == is_decided
+
+
+def test_a_member_that_crashed_after_its_leave_tells_the_last_view_to_those_that_come_back() -> None:
+    """Nobody else may know it, and they would wait for the vote of a member that has left."""
+    without = replace(VIEW, members=(A, C), prior=(A.id, B.id, C.id), prior_rules=("majority",) * 3)
+    kept = KEPT._replace(view=without, is_decided=True)
+    keeping, past, out = Keeping(local(member("b", 1))), PastRings(), Outbox()
+    keeping.restore(encode_kept(kept), 0, past)
+    writer = local(member("b", 1)).writer
+    past.answer(MS, writer, A.address, Kind.RETURN, VIEW.ring + 1, A.id, b"", out)
+    assert not out.sends, "of another ring it knows nothing"
+    past.answer(MS, writer, A.address, Kind.BEACON, VIEW.ring, A.id, b"", out)
+    assert not out.sends, "members that work need not be told"
+    past.answer(MS, writer, A.address, Kind.RETURN, VIEW.ring, A.id, b"", out)
+    assert len(out.sends) == 1
+    past.answer(2 * MS, writer, A.address, Kind.RETURN, VIEW.ring, A.id, b"", out)
+    assert len(out.sends) == 1, "it has only just been said"
+    assert keeping.changed(None) is None, "it stays on disk until there is something newer"
+    assert keeping.changed(KEPT) == encode_kept(KEPT)
+    assert keeping.changed(None) == b""
 
 
 def test_a_shared_underlay_keeps_nothing() -> None:

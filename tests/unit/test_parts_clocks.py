@@ -57,7 +57,7 @@ def test_cleared_timers_never_come() -> None:
 
 
 def test_a_gap_is_reported_once_and_asked_for_after_some_patience() -> None:
-    gaps: Gaps[int] = Gaps(2, 10, RoundTrip(TIMING))
+    gaps: Gaps[int] = Gaps(2, 10, SECOND, RoundTrip(TIMING))
     assert gaps.update([5, 6], 100) == ([5, 6], [])
     assert gaps.update([5, 6], 101) == ([], [])
     assert gaps.due(101) == []
@@ -66,7 +66,7 @@ def test_a_gap_is_reported_once_and_asked_for_after_some_patience() -> None:
 
 
 def test_a_gap_that_closes_in_time_is_never_asked_for() -> None:
-    gaps: Gaps[int] = Gaps(2, 10, RoundTrip(TIMING))
+    gaps: Gaps[int] = Gaps(2, 10, SECOND, RoundTrip(TIMING))
     gaps.update([5, 6], 100)
     assert gaps.update([6], 101) == ([], [5])
     assert gaps.due(200) == [6]
@@ -76,7 +76,7 @@ def test_a_gap_that_closes_in_time_is_never_asked_for() -> None:
 
 
 def test_a_gap_is_asked_for_again_with_longer_and_longer_waits() -> None:
-    gaps: Gaps[int] = Gaps(0, 20 * MS, RoundTrip(TIMING))
+    gaps: Gaps[int] = Gaps(0, 20 * MS, 200 * MS, RoundTrip(TIMING))
     gaps.update([1], 0)
     asked: list[int] = []
     now_ns = 0
@@ -85,13 +85,40 @@ def test_a_gap_is_asked_for_again_with_longer_and_longer_waits() -> None:
             asked.append(now_ns)
         now_ns = gaps.deadline_ns()
     waits = [later - sooner for sooner, later in pairwise(asked)]
-    assert waits == [min(20 * MS << tries, 2 * SECOND) for tries in range(9)]
+    assert waits == [min(20 * MS << tries, 200 * MS) for tries in range(9)]
+
+
+def test_gaps_that_are_asked_for_one_after_the_other_do_not_double_each_others_times() -> None:
+    """A burst of losses is one sign that times have grown. With a doubling for each, the sixth gap of it would be asked
+    for again after a second."""
+    rtt = RoundTrip(TIMING)
+    gaps: Gaps[int] = Gaps(0, 20 * MS, SECOND, rtt)
+    for gap in range(6):
+        gaps.update(range(gap + 1), gap * MS)
+        assert gaps.due(gap * MS) == [gap]
+    for gap in range(6):
+        assert gaps.due((20 + gap) * MS) == [gap]
+    assert gaps.deadline_ns() == 60 * MS, "twice the time"
+    gaps.update([9], 50 * MS)
+    assert gaps.due(50 * MS) == [9]
+    assert gaps.deadline_ns() == 90 * MS
+
+
+def test_where_answers_take_long_they_are_waited_for() -> None:
+    rtt = RoundTrip(TIMING)
+    rtt.sample(200 * MS)
+    gaps: Gaps[int] = Gaps(0, 20 * MS, 200 * MS, rtt)
+    gaps.update([1], 0)
+    asked = [0, 600, 1800, 3000]
+    for at_ms, next_ms in pairwise(asked):
+        assert gaps.due(at_ms * MS) == [1]
+        assert gaps.deadline_ns() == next_ms * MS
 
 
 def test_the_answer_to_a_question_tells_the_round_trip_and_what_was_only_late_does_not() -> None:
     """RMP section 4.6: NACKs require positive acknowledgment, and have their timers from it."""
     rtt = RoundTrip(TIMING)
-    gaps: Gaps[int] = Gaps(0, 20 * MS, rtt)
+    gaps: Gaps[int] = Gaps(0, 20 * MS, 200 * MS, rtt)
     gaps.update([1, 2], 0)
     assert gaps.due(0) == [1, 2]
     gaps.update([1], 1 * MS)

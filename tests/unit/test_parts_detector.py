@@ -132,3 +132,26 @@ def test_two_missing_heartbeats_at_rest_are_overdue() -> None:
     assert detector.is_overdue(2 * TIMING.heartbeat_rest_ns)
     detector.work(True, SECOND)
     assert not detector.is_overdue(10 * SECOND), "work is watched by its own clock"
+
+
+def test_a_pause_that_was_an_accident_is_not_usual() -> None:
+    """Where datagrams are lost a peer that speaks often seems silent at times; it is probed as soon as others."""
+    detector = watching(1)
+    detector.heard(1, 80 * MS)
+    assert detector.usual_ns(1) >= 80 * MS, "it may always be so slow"
+    for now_ns in range(80 * MS, 180 * MS, MS):
+        detector.heard(1, now_ns)
+    assert detector.usual_ns(1) >= 80 * MS, "it has not spoken for long"
+    for now_ns in range(180 * MS, 600 * MS, MS):
+        detector.heard(1, now_ns)
+    assert detector.usual_ns(1) == 0
+    detector.heard(1, 700 * MS)
+    assert detector.usual_ns(1) >= 80 * MS
+
+
+def test_a_peer_that_speaks_seldom_is_not_overdue_before_its_usual_pause_is_over() -> None:
+    detector = watching(1)
+    for now_ns in range(0, 2 * SECOND, 90 * MS):
+        detector.work(True, now_ns)
+        detector.heard(1, now_ns)
+    assert detector.usual_ns(1) >= 90 * MS

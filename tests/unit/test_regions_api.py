@@ -99,6 +99,34 @@ def test_a_fifo_program_runs_unchanged_on_a_group_of_its_own_and_on_regions(orde
         assert sum(payload.startswith(b"large") for payload in got) == 3
 
 
+@pytest.mark.parametrize("flow", ["window", "demand", "qsm"])
+def test_the_first_join_says_how_a_node_paces_what_it_sends_to_regions(flow: str) -> None:
+    async def program(node: Simulation) -> None:
+        a = node("a")
+        group = await a.join("red", orderer="regions", flow=flow)
+        assert group.config.flow == flow
+        await a.join("green", orderer="regions")
+        await a.join("blue", orderer="regions", flow=flow)
+        await a.join_many(["x", "y"], orderer="regions")
+        other = "qsm" if flow == "window" else "window"
+        with pytest.raises(UsageError, match=f"flow='{flow}': leave flow out"):
+            await a.join("white", orderer="regions", flow=other)
+        with pytest.raises(UsageError, match="other parameters"):
+            await a.attach("regions", buffers=1 << 23)
+
+    run(program, FakeService())
+
+
+def test_policies_of_other_orderers_are_none_of_regions() -> None:
+    async def program(node: Simulation) -> None:
+        a = node("a")
+        with pytest.raises(UsageError, match="'window', 'demand', 'qsm'"):
+            await a.join("red", orderer="regions", flow="open")
+        assert (await a.join("red", orderer="regions")).config.flow == "window"
+
+    run(program, FakeService())
+
+
 # Joining and leaving. ------------------------------------------------------------------------------------------------
 
 
@@ -147,6 +175,26 @@ def test_a_view_is_told_before_the_first_message_of_its_epoch() -> None:
         assert shown == [2, b"one", 3, b"two"]
 
     run(program, service)
+
+
+def test_a_view_that_a_snapshot_names_again_is_no_new_one() -> None:
+    service, world = FakeService(), World(1)
+
+    async def program(node: Simulation) -> None:
+        a, b = await both_in(node, "prices")
+        before = a.group("prices").view
+        c = node("c")
+        await c.join("rates", orderer="regions")  # an epoch that changes nothing for the others, told as a whole
+        await c.group("rates").send(b"1", confirm=True)
+        await b.group("prices").send(b"2", confirm=True)
+        assert a.group("prices").view == before
+
+    simulate(program, world=world, regions=service.engines, limit_ns=60 * SECOND)
+    for name in "abc":
+        rows = world.nodes[name].recorders[0].rows()
+        views = [row.view for row in rows if row.kind == "view" and row.group is None]
+        assert views
+        assert len(set(views)) == len(views)
 
 
 async def messages_sent(group: Group, payload: bytes) -> None:
@@ -599,6 +647,32 @@ def test_lost_blocks_are_told_to_the_groups_and_to_whoever_receives_all() -> Non
                 break
 
     run(program, service)
+
+
+async def read_all(group: Group, seen: list[object]) -> None:
+    events = aiter(group)
+    while True:
+        seen.append(await anext(events))
+
+
+def test_who_reads_on_after_a_crash_gets_what_had_come_and_no_view() -> None:
+    service, world = FakeService(), World(1)
+
+    async def program(node: Simulation) -> None:
+        a, b = await both_in(node, "red")
+        red = b.group("red")
+        assert len(red.members) == 2  # told, and not read
+        await a.group("red").send(b"1", confirm=True)
+        await node("c").join("red", orderer="regions")
+        await until(lambda: len(red.members) == 3)
+        b.crash()
+        seen: list[object] = []
+        with pytest.raises(NotMember):
+            await read_all(red, seen)
+        assert any(isinstance(event, Message) for event in seen)
+
+    simulate(program, world=world, regions=service.engines, limit_ns=60 * SECOND)
+    assert world.nodes["b"].recorders[0].rows()[-1].kind == "crash"
 
 
 def test_a_node_that_was_excluded_comes_back_with_its_groups() -> None:

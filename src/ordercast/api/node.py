@@ -27,7 +27,7 @@ from ordercast.api.group import CALL_TIMEOUT_S, Group
 from ordercast.api.handles import OpenGroups
 from ordercast.api.seat import JoinRequest, NodeBackend, Seat
 from ordercast.api.shared import SharedUnderlay
-from ordercast.api.terms import PLAIN_TERMS, UnderlayTerms, as_request
+from ordercast.api.terms import PLAIN_TERMS, UnderlayTerms, as_request, regions_request
 from ordercast.config import REGIONS_ORDERER, REGIONS_UNDERLAY, SITES_ORDERER, SITES_UNDERLAY
 from ordercast.errors import CallTimeout, JoinRefused, NotMember, UsageError
 from ordercast.groups.caller import Call
@@ -132,7 +132,8 @@ class NodeBase:
         whichever is right. resilience, max_members, buffers (bytes of history), nr_buf (blocks of history; whichever is
         used up first counts) and max_message are the group's from its creation on; given at a join, they say what this
         node can bear, and a group that needs more refuses it.
-        flow ("slow-start", "open"): how senders of a token or timestamp group pace themselves. anticipate: whether a
+        flow ("slow-start", "open"): how senders of a token or timestamp group pace themselves. On regions ("window",
+        "demand", "qsm") it is this node's, for all that it sends; the first join sets it. anticipate: whether a
         timestamp group is TOMPA (True) or ABCAST (False). The node that creates the group sets both.
         header: a small message that the members get with the view. ttl: how many hops multicasts must go to reach this
         node; the group's is the largest that any member asked for. contact: "host:port" of a member, through which the
@@ -161,10 +162,13 @@ class NodeBase:
             underlay = self._backend.carrier or UNDERLAYS.get(orderer or usual)
         if underlay is not None:
             asked: dict[str, object] = {**terms, "contact": contact}
+            flow = terms.get("flow") if underlay == REGIONS_UNDERLAY else None
+            if flow is not None:
+                del asked["flow"]  # the node's, for all groups on regions: whichever comes first sets it
             if orderer in (usual, *UNDERLAYS):
                 del asked["orderer"]  # said to be as it is, or where the underlay gets it from
             name = _check_shared(name, underlay, asked)
-            return await self._join_shared(name, underlay, orderer, header, timeout)
+            return await self._join_shared(name, underlay, orderer, header, timeout, flow)
         request = as_request(self._backend.defaults, terms)
         if contact is not None and create:
             raise UsageError("a group that is joined through a contact exists: leave create out")
@@ -176,12 +180,12 @@ class NodeBase:
         return await self._enter(name, request, timeout)
 
     async def _join_shared(
-        self, name: str, underlay: str, orderer: str | None, header: bytes, timeout: float | None
+        self, name: str, underlay: str, orderer: str | None, header: bytes, timeout: float | None, flow: str | None
     ) -> Group:
         """Join a lightweight group; its underlay first, where this node is not in it."""
         clock = asyncio.get_running_loop().time
         started = clock()
-        handle = await self.attach(underlay, orderer=orderer, timeout=timeout)
+        handle = await self.attach(underlay, orderer=orderer, timeout=timeout, flow=flow)
         if timeout is not None:
             timeout = max(0.0, timeout - (clock() - started))
         defaults = self._backend.defaults
@@ -240,7 +244,7 @@ class NodeBase:
         handle: SharedUnderlay | None = None
         try:
             async with asyncio.timeout(timeout) as bound:
-                handle = await self._begin_to_attach(underlay, request)
+                handle = await self._begin_to_attach(underlay, request, terms.get("flow"))
                 await handle._wait_until_attached()
         except BaseException as error:
             if handle is not None and not handle._is_wanted:
@@ -251,8 +255,8 @@ class NodeBase:
             raise
         return handle
 
-    async def _begin_to_attach(self, underlay: str, request: JoinRequest) -> SharedUnderlay:
-        """The handle of an underlay; the first task that wants it opens it."""
+    async def _begin_to_attach(self, underlay: str, request: JoinRequest, flow: str | None) -> SharedUnderlay:
+        """The handle of an underlay; the first task that wants it opens it. `flow`: as it was asked for."""
         while (handle := self._shared.get(underlay)) is not None and not handle._is_open:
             await handle._group._wait_until_left()
             self._check_running()
@@ -261,7 +265,16 @@ class NodeBase:
         if handle is None:
             seat = self._backend.attach(underlay, request)
             handle = self._shared[underlay] = SharedUnderlay(seat, self._open.add_base(seat), request)
-        elif request not in (handle._request, JoinRequest(self._backend.defaults)):
+            return handle
+        had, defaults = handle._request, self._backend.defaults
+        is_on_regions = underlay == REGIONS_UNDERLAY
+        if is_on_regions and flow not in (None, had.config.flow):
+            raise UsageError(
+                f"this node sends to all its groups on regions with flow={had.config.flow!r}: leave flow out, or "
+                "detach first"
+            )
+        plain = regions_request(defaults) if is_on_regions else JoinRequest(defaults)
+        if request not in (had, plain):
             raise UsageError(
                 f"this node is attached to {underlay!r} already, with other parameters: leave them out, or detach first"
             )

@@ -39,7 +39,7 @@ class RegionHost(Protocol):
 
     def touch(self, port: Handle) -> None: ...
 
-    def open_regions(self, now_ns: int, config: GroupConfig) -> RegionChannel: ...
+    def open_regions(self, now_ns: int, config: GroupConfig, ttl: int | None = None) -> RegionChannel: ...
 
 
 class PassDriver(Protocol):
@@ -466,7 +466,7 @@ class RegionSeats:
         return [seat] if seat is not None else []
 
     def _open(self, request: JoinRequest) -> RegionChannel:
-        self._regions = self._host.open_regions(self._driver.now_ns(), request.config)
+        self._regions = self._host.open_regions(self._driver.now_ns(), request.config, request.ttl)
         return self._regions
 
     def _seat(self, port: RegionPort) -> RegionSeat:

@@ -8,6 +8,7 @@ from typing import Final, TypedDict
 from ordercast.api.checks import check_min_members, check_number
 from ordercast.api.seat import JoinRequest
 from ordercast.config import (
+    REGION_FLOWS,
     REGIONS_ORDERER,
     SECOND,
     SITES_ORDERER,
@@ -105,7 +106,6 @@ _NOT_ON_REGIONS: Final[dict[str, tuple[object, str]]] = {
     "resilience": (None, "regions give UNRELIABLE, RELIABLE and FIFO only; RESILIENT(k) needs another orderer"),
     "max_members": (None, "a group on regions has no bound of its own: leave max_members out"),
     "nr_buf": (None, "regions count bytes: use buffers="),
-    "flow": (None, "regions have rate control of their own: leave flow out"),
     "anticipate": (None, "only the timestamp orderer anticipates: leave anticipate out"),
     "alone": ("create", "a node without the service goes on receiving, and waits: leave alone out"),
     "bootstrap": (None, "a group on regions works from the beginning; wait for the view that you need"),
@@ -120,6 +120,16 @@ def check_regions(given: Mapping[str, object]) -> None:
     for word, (plain, text) in _NOT_ON_REGIONS.items():
         if given[word] != plain:
             raise UsageError(f"{word}={given[word]!r} does not go with orderer='regions': {text}")
+    if given["flow"] not in (None, *REGION_FLOWS):
+        raise UsageError(
+            f"flow={given['flow']!r} does not go with orderer='regions', which paces by "
+            f"{', '.join(map(repr, REGION_FLOWS))}: choose one of these, or leave flow out for {REGION_FLOWS[0]!r}"
+        )
+
+
+def regions_request(defaults: GroupConfig) -> JoinRequest:
+    """A join on regions that asks for nothing in particular: any node that is on regions has it."""
+    return as_request(defaults, {"orderer": REGIONS_ORDERER})
 
 
 def as_request(defaults: GroupConfig, given: UnderlayTerms) -> JoinRequest:
@@ -175,7 +185,7 @@ def as_request(defaults: GroupConfig, given: UnderlayTerms) -> JoinRequest:
             history_blocks=defaults.history_blocks if nr_buf is None else nr_buf,
             max_message=defaults.max_message if max_message is None else max_message,
             datagram=defaults.datagram,
-            flow=defaults.flow if flow is None else flow,
+            flow=_flow(orderer, flow, defaults),
             anticipate=defaults.anticipate if anticipate is None else anticipate,
             bootstrap=defaults.bootstrap if bootstrap is None else bootstrap,
             slow=slow,
@@ -188,3 +198,10 @@ def as_request(defaults: GroupConfig, given: UnderlayTerms) -> JoinRequest:
         ttl=ttl,
         alone=alone,
     )
+
+
+def _flow(orderer: str, asked: str | None, defaults: GroupConfig) -> str:
+    """Regions have policies of their own."""
+    if asked is not None:
+        return asked
+    return REGION_FLOWS[0] if orderer == REGIONS_ORDERER else defaults.flow

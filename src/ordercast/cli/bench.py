@@ -22,7 +22,7 @@ from ordercast.cli.choices import add_choices, service_of
 from ordercast.cli.load import MAX_SIZE, MIN_SIZE
 from ordercast.cli.local_sites import settings_of_sites
 from ordercast.cli.progress import Progress, table
-from ordercast.config import LOOPBACK_DATAGRAM, MAX_DATAGRAM, MIN_DATAGRAM, SITES_ORDERER
+from ordercast.config import LOOPBACK_DATAGRAM, MAX_DATAGRAM, MIN_DATAGRAM, REGIONS_ORDERER, SITES_ORDERER
 from ordercast.errors import UsageError
 from ordercast.sim.scenario import check_anticipate
 from ordercast.trace.run import software_version
@@ -37,7 +37,8 @@ DESCRIPTION: Final = (
     "without order are sent one at a time every 2 ms. With --groups every member is in that many groups, and what "
     "they cost is measured: to join them, memory, sockets and CPU at rest. On a shared underlay messages go round "
     "robin over all of them, in turn with phases in which all go to one group, three times. Their names are looked up "
-    "once (`resolve`); one more phase gives names to each call. Then a newcomer comes in. Exit code 1 if "
+    "once (`resolve`); one more phase gives names to each call. Then a newcomer comes in. Groups on regions share the "
+    "underlay of all regions; the members bring the membership service along. Exit code 1 if "
     "anything was misordered, or, unless it was UNRELIABLE, lost."
 )
 EXAMPLES: Final = """examples:
@@ -53,6 +54,8 @@ EXAMPLES: Final = """examples:
       datagrams as on Ethernet, delivered when every member holds the message
   ordercast bench --groups 100000 --underlay shared
       a hundred thousand groups on one underlay, and one group beside them
+  ordercast bench --orderer regions --senders all --groups 100000
+      a hundred thousand groups on regions, and one group beside them
   ordercast bench --groups 200 --members 2
       what 200 groups with underlays of their own cost
   ordercast bench --json | jq '{delivered_per_s, cpu_us_per_delivery, ratio_to_floor}'
@@ -88,6 +91,7 @@ class Parameters:
     anticipate: bool
     groups: int = 1
     is_shared: bool = False
+    is_traced: bool = True
 
 
 @dataclass(slots=True)
@@ -139,6 +143,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help=f"of each group its own (at most {MAX_OWN_GROUPS} groups), or one that all groups share (own)",
     )
     parser.add_argument("--trace", type=Path, default=None, metavar="DIR", help="keep the members' traces here")
+    parser.add_argument("--no-trace", action="store_true", help="run the members without traces")
     parser.add_argument(
         "--profile", type=Path, default=None, metavar="DIR", help="run the members under cProfile (slow), one file each"
     )
@@ -172,7 +177,9 @@ def run(args: argparse.Namespace) -> int:
 
 def parameters_of(args: argparse.Namespace) -> Parameters:
     """The parameters that the flags ask for; `UsageError` says what is wrong with them."""
-    is_shared = args.underlay == "shared"
+    if args.no_trace and args.trace is not None:
+        raise UsageError("--trace keeps traces, and --no-trace makes none: leave one of them out")
+    is_shared = args.underlay == "shared" or args.orderer == REGIONS_ORDERER
     if args.groups > MAX_OWN_GROUPS and not is_shared:
         raise UsageError(f"{args.groups} groups with underlays of their own are too many: add --underlay shared")
     return Parameters(
@@ -186,6 +193,7 @@ def parameters_of(args: argparse.Namespace) -> Parameters:
         check_anticipate(args.orderer, args.anticipate),
         args.groups,
         is_shared,
+        not args.no_trace,
     )
 
 
@@ -230,7 +238,11 @@ class _Bench:
             child = await self._start(f"m{number + 1}", trace, profile, create=number == 0)
             self._members[child.name] = (await child.expect("joined", START_TIMEOUT_S))["member"]
         if self._sites is not None:
-            await self._all("gather", "gathered", START_TIMEOUT_S, members=len(self.children))
+            await self._gather()
+
+    async def _gather(self) -> None:
+        """Wait until all are in one view."""
+        await self._all("gather", "gathered", START_TIMEOUT_S, members=len(self.children))
 
     async def _start(self, name: str, trace: Path, profile: str, *, create: bool) -> Child:
         parameters = self._parameters
@@ -238,7 +250,7 @@ class _Bench:
             "name": name,
             "group": f"bench-{os.getpid()}",
             "create": create,
-            "trace": str(trace),
+            "trace": str(trace) if parameters.is_traced else None,
             "profile": profile,
             "orderer": parameters.orderer,
             "anticipate": parameters.anticipate,
@@ -260,7 +272,7 @@ class _Bench:
         single = [children[1]]
         senders = children if parameters.senders == "all" else single
         many = await self._enter_groups() if parameters.is_shared or parameters.groups > 1 else None
-        is_compared = parameters.is_shared and many is not None
+        is_compared = parameters.is_shared and parameters.groups > 1
         ones, alls = await self._rounds(senders, ROUNDS if is_compared else 0)
         batch, messages = alls[0]
         alone = await self._phase("single", single, min(2.0, seconds / 2), "one message at a time")
@@ -309,7 +321,7 @@ class _Bench:
             "parameters": {
                 **asdict(parameters),
                 "gc": "frozen after start-up",
-                "trace": True,
+                "trace": parameters.is_traced,
                 "python": sys.version.split()[0],
                 "cpus": os.cpu_count(),
                 "software_version": software_version(),
@@ -344,6 +356,8 @@ class _Bench:
         if parameters.is_shared:
             await self._all("receive", "receiving")
         told = await self._all("join", "in", JOIN_TIMEOUT_S, count=count)
+        if parameters.orderer == REGIONS_ORDERER:
+            await self._gather()  # nobody sends to a member that it does not know
         await self._wait(min(SETTLE_S, parameters.seconds), "the groups come to rest")
         begin = await self._all("mark", "mark")
         await self._wait(min(REST_S, parameters.seconds), "at rest")
@@ -492,7 +506,7 @@ def report(result: dict[str, Any]) -> list[str]:
     return [
         f"{parameters['orderer']}{variant}: {parameters['members']} members, {parameters['senders']} sending, "
         f"{parameters['size']} bytes, {parameters['service']}, datagrams up to {parameters['datagram']} bytes, "
-        f"{parameters['seconds']:g} s",
+        f"{parameters['seconds']:g} s{'' if parameters['trace'] else ', no traces'}",
         *(f"  {line}" for line in table(rows)),
     ]
 

@@ -20,13 +20,15 @@ import sys
 from time import monotonic, monotonic_ns
 from typing import Any, Final
 
-from ordercast import AGREED, FIFO, Batch, Message, Node, OrdercastError, SharedUnderlay, parse_service, run
+from ordercast import AGREED, FIFO, Batch, Message, Node, OrdercastError, Service, SharedUnderlay, parse_service, run
 from ordercast.cli.children import Command, Saying
 from ordercast.cli.floor import Floor
 from ordercast.cli.lanes import GroupLane, Lane, SharedLane, group_names, join_own, open_sockets, resident_bytes
 from ordercast.cli.load import Sink, Source, chunk_of
 from ordercast.cli.local_sites import sites_of_settings
-from ordercast.config import SITES_ORDERER, SITES_UNDERLAY
+from ordercast.config import REGIONS_ORDERER, REGIONS_UNDERLAY, SITES_ORDERER, SITES_UNDERLAY
+from ordercast.gms.embedded import EMBEDDED
+from ordercast.runtime.addresses import group_address
 
 REPORTED_SAMPLES: Final = 4_000
 """Latencies told to the command by each member: evenly picked out of what was kept."""
@@ -192,8 +194,14 @@ class BenchMember:
                     await lane.send_many(source.next(), service)
             # The end must be a block of its own, and come behind everything: in order, whatever the service was.
             await lane.flush()
-            await lane.send(source.end(), service if service.is_ordered else AGREED)
+            await lane.send(source.end(), self._end_service)
         self._command.tell("sent", count=source.sent)
+
+    @property
+    def _end_service(self) -> Service:
+        if self._command.settings["orderer"] == REGIONS_ORDERER:
+            return FIFO
+        return self._service if self._service.is_ordered else AGREED
 
     async def _tell_flowing(self) -> None:
         """Say when the first messages have come. Looked for now and then, to keep it out of the measured loops."""
@@ -238,6 +246,14 @@ class BenchMember:
             raise
 
 
+def service_of_run(settings: dict[str, Any]) -> dict[str, Any]:
+    """The membership service of regions is this run's own: another one on this machine must not be found."""
+    if settings["orderer"] != REGIONS_ORDERER:
+        return {}
+    run = settings["group"]
+    return {"gms": EMBEDDED, "addresses": lambda name: group_address(f"{name} of {run}")}
+
+
 async def enter(node: Node, settings: dict[str, Any]) -> tuple[Lane, SharedUnderlay | None]:
     """Come into the group that is measured, or into the underlay of many."""
     name, orderer, anticipate, create = (settings[word] for word in ("group", "orderer", "anticipate", "create"))
@@ -246,6 +262,9 @@ async def enter(node: Node, settings: dict[str, Any]) -> tuple[Lane, SharedUnder
         if settings["is_shared"]:
             return SharedLane(underlay, group_names(name, 1), 1, is_resolved=False), underlay
         return GroupLane(await node.join(name)), None
+    if orderer == REGIONS_ORDERER:
+        underlay = await node.attach(REGIONS_UNDERLAY)
+        return SharedLane(underlay, group_names(name, 1), 1, is_resolved=False), underlay
     if settings["is_shared"]:
         underlay = await node.attach(name, orderer=orderer, anticipate=anticipate, create=create)
         return SharedLane(underlay, group_names(name, 1), 1, is_resolved=False), underlay
@@ -258,7 +277,13 @@ async def live() -> None:
     begin_s = monotonic()
     try:
         sites = sites_of_settings(settings["sites"]) if settings["sites"] is not None else None
-        node = Node(settings["name"], datagram=settings["datagram"], trace=settings["trace"], sites=sites)
+        node = Node(
+            settings["name"],
+            datagram=settings["datagram"],
+            trace=settings["trace"],
+            sites=sites,
+            **service_of_run(settings),
+        )
         lane, underlay = await enter(node, settings)
     except (OrdercastError, TimeoutError, OSError) as error:
         command.tell("failed", text=str(error))

@@ -15,7 +15,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, Final
 
-from ordercast.cli import demo_sites
+from ordercast.cli import demo_regions, demo_sites
 from ordercast.cli.arguments import decimal, probability
 from ordercast.cli.children import Child, ChildFailed, Saying
 from ordercast.cli.choices import add_choices, service_of
@@ -32,7 +32,7 @@ from ordercast.cli.processes import (
 )
 from ordercast.cli.progress import Progress, table
 from ordercast.cli.proof import Proof, prove
-from ordercast.config import SITES_ORDERER
+from ordercast.config import REGIONS_ORDERER, SITES_ORDERER
 from ordercast.errors import UsageError
 from ordercast.orderers import ORDERERS
 from ordercast.runtime.addresses import is_loopback, parse_bind, parse_peer
@@ -62,6 +62,8 @@ EXAMPLES: Final = f"""examples:
       the same with timestamps that all members agree on, as plain ABCAST
   ordercast demo --orderer sites --no-spark
       two sites of two daemons; the network between them is cut, both go on, and they merge
+  ordercast demo --orderer regions --no-spark
+      seven nodes in two overlapping sets of groups; a member and the leader of a region are killed
   ordercast demo --service FIFO --trace ./trace --seconds 30
       most messages ordered by sender only; keep the trace here, and send for longer
   ordercast demo --json | jq .verdict.properties
@@ -157,6 +159,11 @@ def run(args: argparse.Namespace) -> int:
         check_anticipate(args.orderer, args.anticipate)
         demo_sites.check(args)
         return demo_sites.run(args, service_of(args), trace_folder(args.trace))
+    if args.orderer == REGIONS_ORDERER:
+        need("trace", "ordercast demo")
+        check_anticipate(args.orderer, args.anticipate)
+        demo_regions.check(args)
+        return demo_regions.run(args, service_of(args), trace_folder(args.trace))
     plan = plan_of(args)
     progress = Progress()
     began_s = monotonic()

@@ -19,9 +19,10 @@ from ordercast.cli.arguments import MAX_SEED, whole
 from ordercast.cli.extras import need
 from ordercast.cli.progress import Progress
 from ordercast.errors import UsageError
-from ordercast.figures import amoeba, rmp, spread, tompa
+from ordercast.figures import amoeba, qsm, rmp, spread, tompa
 from ordercast.figures.amoeba_report import amoeba_report
 from ordercast.figures.drawing import draw
+from ordercast.figures.qsm_report import qsm_report
 from ordercast.figures.report import PaperReport, markdown_lines, text_lines
 from ordercast.figures.rmp_report import rmp_report
 from ordercast.figures.spread_report import spread_report
@@ -33,8 +34,9 @@ from ordercast.sim.lab import MeasurementFailed
 HELP: Final = "measure again what the papers report, with their numbers beside ours"
 DESCRIPTION: Final = (
     "Repeats the measurements of the Amoeba paper (section 5), of the RMP paper (section 5), of the TOMPA paper "
-    "(section 4) or of the Spread paper (section 4) in the simulator. Prints each claim with the paper's number, ours, "
-    "and the reason where they differ, then the tables. The same command always prints the same. Every run is judged."
+    "(section 4), of the Spread paper (section 4) or of the QSM paper (figures 1 and 9 to 20) in the simulator. Prints "
+    "each claim with the paper's number, ours, and the reason where they differ, then the tables. The same command "
+    "always prints the same. Every run is judged."
 )
 EXAMPLES: Final = """examples:
   ordercast figures amoeba --quick
@@ -44,7 +46,9 @@ EXAMPLES: Final = """examples:
   ordercast figures tompa --jobs 2 --json
       what anticipation saves on several networks, for a program; some minutes
   ordercast figures spread --quick
-      hops against a ring over a wide area, misrouting, pruning, and the LAN beside a slow link; seconds"""
+      hops against a ring over a wide area, misrouting, pruning, and the LAN beside a slow link; seconds
+  ordercast figures qsm --figure 13 --figure 15 --jobs 2 --keep qsm.jsonl
+      partitions and token rates of QSM; what was measured is kept, and not measured again"""
 
 Tell = Callable[[str], None]
 
@@ -53,10 +57,27 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the flags of `ordercast figures`."""
     parser.description = DESCRIPTION
     parser.add_argument("paper", choices=list(PAPERS), help="whose figures")
-    parser.add_argument("--quick", action="store_true", help="fewer points; each has the same numbers as without it")
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="fewer points, each with the same numbers as without it; qsm: small regions for a short time",
+    )
     parser.add_argument("--seed", type=whole(0, MAX_SEED - MAX_SEEDS), default=None, help="what chance is drawn from")
     parser.add_argument(
-        "--jobs", type=whole(1, MAX_JOBS), default=1, help="tompa: processes side by side; the result is the same (1)"
+        *("--jobs",),
+        type=whole(1, MAX_JOBS),
+        default=1,
+        help="tompa and qsm: processes side by side; the result is the same (1)",
+    )
+    parser.add_argument(
+        *("--figure",),
+        type=whole(min(qsm.FIGURES), max(qsm.FIGURES)),
+        choices=qsm.FIGURES,
+        action="append",
+        help="qsm: only this one; may be given again",
+    )
+    parser.add_argument(
+        "--keep", type=Path, default=None, metavar="FILE", help="qsm: append each run to it, and take what it has"
     )
     parser.add_argument("--out", type=Path, default=None, metavar="FOLDER", help="write the pictures into it, as SVG")
     form = parser.add_mutually_exclusive_group()
@@ -66,8 +87,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Measure, print and draw."""
-    if args.jobs != 1 and args.paper != "tompa":
-        raise UsageError(f"--jobs is for tompa, not for {args.paper}: its runs come one after the other")
+    if args.jobs != 1 and args.paper not in ("tompa", "qsm"):
+        raise UsageError(f"--jobs is for tompa and qsm, not for {args.paper}: its runs come one after the other")
+    if args.paper != "qsm" and (args.figure is not None or args.keep is not None):
+        raise UsageError(f"--figure and --keep are for qsm, not for {args.paper}: its figures take seconds to minutes")
     if args.out is not None:
         check_out(args.out)
     progress = Progress()
@@ -126,9 +149,16 @@ def _spread(args: argparse.Namespace, tell: Tell) -> PaperReport:
     return spread_report(spread.spread_figures(plan if args.seed is None else replace(plan, seed=args.seed), tell))
 
 
+def _qsm(args: argparse.Namespace, tell: Tell) -> PaperReport:
+    plan = qsm.QUICK if args.quick else qsm.FULL
+    plan = plan if args.seed is None else replace(plan, seed=args.seed)
+    return qsm_report(qsm.qsm_figures(plan, args.figure or qsm.FIGURES, args.jobs, tell, args.keep))
+
+
 PAPERS: Final[dict[str, Callable[[argparse.Namespace, Tell], PaperReport]]] = {
     "amoeba": _amoeba,
     "rmp": _rmp,
     "tompa": _tompa,
     "spread": _spread,
+    "qsm": _qsm,
 }

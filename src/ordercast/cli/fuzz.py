@@ -11,8 +11,9 @@ from typing import Final
 
 from ordercast.cli.arguments import MAX_SEED, whole
 from ordercast.cli.choices import add_orderer, add_profile
+from ordercast.config import REGIONS_ORDERER
 from ordercast.errors import UsageError
-from ordercast.sim.fuzz import MAX_JOBS, fuzz
+from ordercast.sim.fuzz import MAX_JOBS, SeedResult, fuzz
 from ordercast.sim.ledger import append_row, quote_row, read_ledger, row_of, this_commit, today
 from ordercast.sim.many_groups import MANY_GROUPS
 from ordercast.sim.scenario import PROFILES
@@ -37,6 +38,8 @@ EXAMPLES: Final = """examples:
       small groups, and many joins, leaves, cuts and crashes around them
   ordercast fuzz --many-groups --orderer token --runs 500
       programs that come into many groups of one underlay, send there and leave them, while nodes and links fail
+  ordercast fuzz --orderer regions --runs 500
+      nodes on regions and the replicas of their membership service: joins, moves and sends, while all of them fail
   ordercast fuzz --first-seed 5000 --runs 1000 --json
       these seeds, and the failing ones as JSON, each with the command that replays it
   ordercast fuzz --runs 1000 --ledger docs/seeds.md --quote README.md
@@ -51,7 +54,7 @@ LAST_FRESH: Final = 1_000_000_000
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the flags of `ordercast fuzz`."""
     parser.description = DESCRIPTION
-    add_orderer(parser, with_sites=True)
+    add_orderer(parser, with_sites=True, with_regions=True)
     add_profile(parser)
     parser.add_argument(
         "--many-groups", action="store_true", help="many lightweight groups on one underlay, instead of one group"
@@ -78,6 +81,8 @@ def run(args: argparse.Namespace) -> int:
     """Run the seeds and report; 1 if any failed."""
     if args.many_groups and args.profile != PROFILES[0]:
         raise UsageError(f"--many-groups draws scenarios of its own: leave out --profile {args.profile}")
+    if args.many_groups and args.orderer == REGIONS_ORDERER:
+        raise UsageError("regions carry many groups in any case: leave out --many-groups")
     if args.quote is not None and args.ledger is None:
         raise UsageError("--quote quotes the row that --ledger appends: give both")
     if args.ledger is not None:
@@ -88,11 +93,17 @@ def run(args: argparse.Namespace) -> int:
         print(f"first seed {first_seed}: --first-seed {first_seed} repeats it", file=sys.stderr, flush=True)
     is_shown = sys.stderr.isatty()
 
-    def progress(done: int, runs: int, failed: int) -> None:
+    failed = 0
+
+    def progress(done: int, last: SeedResult) -> None:
+        nonlocal failed
+        if not last.held:  # told at once: somebody who watches a long campaign need not wait for its end
+            failed += 1
+            print(f"{chr(13) if is_shown else ''}failed: {last.command}", file=sys.stderr, flush=True)
         if is_shown:
-            print(f"\r{done}/{runs} runs, {failed} failed ", end="", file=sys.stderr, flush=True)
-        elif done == runs or done % 100 == 0:
-            print(f"{done}/{runs} runs, {failed} failed", file=sys.stderr, flush=True)
+            print(f"\r{done}/{args.runs} runs, {failed} failed ", end="", file=sys.stderr, flush=True)
+        elif done == args.runs or done % 100 == 0:
+            print(f"{done}/{args.runs} runs, {failed} failed", file=sys.stderr, flush=True)
 
     found = fuzz(
         args.orderer,

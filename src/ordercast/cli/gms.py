@@ -6,17 +6,20 @@ import argparse
 import asyncio
 import json
 import logging
+import signal
 import sys
 from pathlib import Path
 from typing import Any, Final
 
 from ordercast.cli.arguments import whole
+from ordercast.cli.gms_dump import check_path, dump_changes
 from ordercast.config import Timing
 from ordercast.errors import UsageError
+from ordercast.gms.placement import Placed, labels_of
 from ordercast.gms.probe import ServiceProbe
-from ordercast.gms.replica import MAX_REPLICAS, GmsReplica
+from ordercast.gms.replica import MAX_REPLICAS, GmsReplica, Say
 from ordercast.orderers.regions.given import REGIONS_UNDERLAY
-from ordercast.pipeline.regions.plan import open_plan
+from ordercast.pipeline.regions.plan import placement_of
 from ordercast.runtime.addresses import peer_address
 from ordercast.runtime.node import SessionNode
 from ordercast.runtime.running import run as run_loop
@@ -25,7 +28,7 @@ HELP: Final = "run a replica of the membership service of regions"
 DESCRIPTION: Final = (
     "Nodes with orderer='regions' get their views from a membership service. One replica is enough for one machine; "
     f"three or five ({MAX_REPLICAS} at most) go on when some of them crash. Replicas find each other by multicast, or "
-    "by --peers. It runs until SIGTERM, and then leaves in order."
+    "by --peers. It runs until SIGTERM, and then leaves in order. At SIGHUP it reads the plan again."
 )
 EXAMPLES: Final = """examples:
   ordercast gms
@@ -34,6 +37,8 @@ EXAMPLES: Final = """examples:
       one of three, without multicast; nodes have gms=["10.0.0.7:7000", ...]
   ordercast gms --plan plans/today
       nodes are placed in regions as `ordercast plan` decided
+  ordercast gms --dump now.parquet
+      who is in which group, kept up to date: what `ordercast plan now.parquet` plans from
   ordercast gms --status --json
       what the replicas that answer say, for a program"""
 SEARCH_S: Final = 1.0  # for replicas to answer `--status`
@@ -48,6 +53,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--port", type=whole(0, 65_535), default=0, help="its UDP port; 0: a free one (0)")
     parser.add_argument("--peers", default="", metavar="LIST", help="other replicas, host:port with commas")
     parser.add_argument("--plan", type=Path, default=None, metavar="DIR", help="place nodes as a plan says")
+    parser.add_argument("--dump", type=Path, default=None, metavar="FILE", help="keep who is in which group there")
     parser.add_argument("--status", action="store_true", help="ask the replicas that answer, print that, and end")
     parser.add_argument("--insecure", action="store_true", help="allow other interfaces than loopback")
     parser.add_argument("--json", action="store_true", help="print a line of JSON for each change of the status")
@@ -58,40 +64,52 @@ def run(args: argparse.Namespace) -> int:
     peers = [peer_address(each) for each in args.peers.split(",") if each]
     if args.status:
         return run_loop(_ask(args, peers))
-    plan = placements(args.plan) if args.plan is not None else []
+    plan = labels_of(placement_of(args.plan)) if args.plan is not None else ()
+    if args.dump is not None:
+        check_path(args.dump)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     run_loop(_serve(args, peers, plan))
     return 0
-
-
-def placements(folder: Path) -> list[tuple[str, int]]:
-    """Names of nodes, and the regions in which a plan puts them."""
-    table = open_plan(folder).table("nodes")
-    nodes, regions = table.column("node").to_pylist(), table.column("region").to_pylist()
-    placed = sorted({str(node): int(region) + 1 for node, region in zip(nodes, regions, strict=True)}.items())
-    if not placed:
-        raise UsageError(f"the plan in {folder} has no nodes")
-    return placed
 
 
 def _node(args: argparse.Namespace, peers: list[tuple[str, int]]) -> SessionNode:
     return SessionNode(args.name, args.host, args.port, peers, insecure=args.insecure)
 
 
-async def _serve(args: argparse.Namespace, peers: list[tuple[str, int]], plan: list[tuple[str, int]]) -> None:
+async def _serve(args: argparse.Namespace, peers: list[tuple[str, int]], plan: Placed) -> None:
     async with _node(args, peers) as node:
         driver, _ = node.parts
-        replica = GmsReplica(node, driver, Timing(), plan=plan, say=logging.getLogger("ordercast.gms").info)
+        say = logging.getLogger("ordercast.gms").info
+        replica = GmsReplica(node, driver, Timing(), plan=plan, say=say)
         showing = asyncio.create_task(_show_changes(replica, _shown(node.address), args.json))
+        over = asyncio.Event()
+        if args.dump is not None:
+            dumping = asyncio.create_task(dump_changes(replica, args.dump, over, say))
+        if args.plan is not None:
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, _place_again, replica, args.plan, say)
         running = asyncio.create_task(replica.run())
         try:
             await asyncio.shield(running)
         except asyncio.CancelledError:
+            over.set()
+            if args.dump is not None:
+                await dumping  # before the replica leaves, and forgets
             replica.stop()
             await running
             raise
         finally:
             showing.cancel()
+
+
+def _place_again(replica: GmsReplica, folder: Path, say: Say) -> None:
+    """A new plan lies where the old one was. What cannot be read is said, and the old one goes on."""
+    try:
+        placement = placement_of(folder)
+    except UsageError as error:
+        say(f"{error}; the plan before goes on")
+        return
+    replica.place(labels_of(placement))
+    say(f"{len(placement)} nodes are placed as {folder} says")
 
 
 async def _show_changes(replica: GmsReplica, address: str, as_json: bool) -> None:

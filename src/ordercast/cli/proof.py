@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -10,7 +10,7 @@ from typing import Any, Final
 from ordercast.cli.extras import advice, missing
 from ordercast.errors import UsageError
 from ordercast.pipeline.failures import JobFailed, explained
-from ordercast.sim.checkers import PROPERTIES, REGIONAL_PROPERTIES, check_all
+from ordercast.sim.checkers import PROPERTIES, check_all
 from ordercast.trace.convert import convert
 from ordercast.trace.store import read_trace
 
@@ -70,22 +70,30 @@ class Proof:
         }
 
 
-def prove(trace: Path, crashed: Mapping[tuple[str, int], int], *, with_spark: bool, say: Say) -> Proof:
-    """Turn the raw traces into Parquet and judge them; with Spark there is also a report."""
+def prove(
+    trace: Path,
+    crashed: Mapping[tuple[str, int], int],
+    *,
+    with_spark: bool,
+    say: Say,
+    wanted: Sequence[str] = PROPERTIES,
+) -> Proof:
+    """Turn the raw traces into Parquet and judge them; with Spark there is also a report. `wanted`: the properties that
+    there has to be something to examine for, and that have to hold."""
     convert(trace, crashed=dict(crashed))
     if not with_spark:
-        return _in_process(trace, "the checkers of the simulator")
+        return _in_process(trace, "the checkers of the simulator", wanted)
     if missing("spark"):
         say(f"{NO_SPARK}: the checkers of the simulator judge instead, and there is no report")
-        return _in_process(trace, f"the checkers of the simulator: {NO_SPARK}")
+        return _in_process(trace, f"the checkers of the simulator: {NO_SPARK}", wanted)
     try:
-        return _with_spark(trace, say)
+        return _with_spark(trace, say, wanted)
     except (UsageError, JobFailed) as error:  # there is no Java, or it came to an end
         say(f"{error}: the checkers of the simulator judge instead, and there is no report")
-        return _in_process(trace, f"the checkers of the simulator: {error}")
+        return _in_process(trace, f"the checkers of the simulator: {error}", wanted)
 
 
-def _with_spark(trace: Path, say: Say) -> Proof:
+def _with_spark(trace: Path, say: Say, wanted: Sequence[str]) -> Proof:
     from ordercast.pipeline.reading import inspect
     from ordercast.pipeline.report.job import judge_and_measure, write_report
     from ordercast.pipeline.session import session
@@ -101,7 +109,7 @@ def _with_spark(trace: Path, say: Say) -> Proof:
         {
             one.name: Property(one.checked, "", one.violations, one.note)
             for one in verdict.properties
-            if one.checked or one.violations or one.name not in REGIONAL_PROPERTIES  # the groups of a demo have none
+            if one.checked or one.violations or one.name in wanted
         },
         sum(one.rows for one in runs),
         sum(span.confirmed for span in measured.spans.values()),
@@ -110,14 +118,15 @@ def _with_spark(trace: Path, say: Say) -> Proof:
     )
 
 
-def _in_process(trace: Path, by: str) -> Proof:
+def _in_process(trace: Path, by: str, wanted: Sequence[str]) -> Proof:
     info, rows = read_trace(trace)
-    verdict = check_all(rows, clock=info.clock, quiet=True, expect=PROPERTIES, partitions=info.partitions)
+    verdict = check_all(rows, clock=info.clock, quiet=True, expect=wanted, partitions=info.partitions)
     return Proof(
         by,
         {
             name: Property(one.checked, one.unit, one.total, "" if one.judged else one.note)
             for name, one in verdict.properties.items()
+            if one.checked or one.total or name in wanted
         },
         verdict.rows,
         sum(row.count or 0 for row in rows if row.kind == "confirm"),

@@ -18,7 +18,7 @@ from ordercast.cli.arguments import MAX_SEED, decimal, min_members, probability,
 from ordercast.cli.choices import add_orderer, add_profile
 from ordercast.cli.extras import need
 from ordercast.cli.progress import Progress
-from ordercast.config import MAX_DATAGRAM, MIN_DATAGRAM, MS, SECOND, SITES_ORDERER
+from ordercast.config import MAX_DATAGRAM, MIN_DATAGRAM, MS, REGIONS_ORDERER, SECOND, SITES_ORDERER
 from ordercast.errors import UsageError
 from ordercast.sim.chance import drawn_scenario
 from ordercast.sim.lab import MeasurementFailed
@@ -27,6 +27,9 @@ from ordercast.sim.many_groups import MAX_GROUPS, UNDERLAY, ManyGroups, drawn_gr
 from ordercast.sim.many_run import run_groups
 from ordercast.sim.network import NETWORKS
 from ordercast.sim.plain import plain_scenario
+from ordercast.sim.regions.plain import plain_regions
+from ordercast.sim.regions.plan import describe_regions, drawn_regions
+from ordercast.sim.regions.run import run_regions
 from ordercast.sim.run import Outcome, run_scenario
 from ordercast.sim.scenario import MAX_NODES, PROFILES, SESSIONS, Scenario, check_anticipate
 from ordercast.sim.scenario_json import scenario_from_json, scenario_to_json, scenario_values
@@ -71,6 +74,8 @@ EXAMPLES: Final = """examples:
       what `ordercast fuzz --many-groups` did with seed 42
   ordercast sim --profile sessions --orderer sites --scenario-seed 42
       daemons and their clients: what `ordercast fuzz --profile sessions --orderer sites` did with seed 42
+  ordercast sim --orderer regions --nodes 6 --messages 500 --loss 0.02 --crash 2 --restart 1
+      nodes on regions, with a membership service of three replicas, in four overlapping groups
   ordercast sim --ladder
       what each service costs: latency and throughput of eight members"""
 
@@ -105,11 +110,14 @@ _PLAIN: Final[tuple[tuple[str, Callable[[str], Any], str], ...]] = (
     ("narrow_pipe", whole(0, MAX_FAULTS), "with --topology: so many times a pipe has little bandwidth (0)"),
 )
 
+_SITE_FAULTS: Final = ("cut_pipe", "partition_sites", "split", "lossy_pipe", "narrow_pipe")
+_NOT_OF_REGIONS: Final = ("topology", "scenario", "save", "recovery", "min_members")
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the flags of `ordercast sim`."""
     parser.description = DESCRIPTION
-    add_orderer(parser, with_sites=True)
+    add_orderer(parser, with_sites=True, with_regions=True)
     parser.add_argument("--seed", type=whole(0, MAX_SEED), default=0, help="what chance is drawn from (0)")
     for name, kind, text in _PLAIN:
         parser.add_argument(f"--{name.replace('_', '-')}", type=kind, default=None, help=text)
@@ -156,6 +164,8 @@ def run(args: argparse.Namespace) -> int:
         return _run_ladder(args)
     if args.profile == SESSIONS:
         return _run_sessions(args)
+    if args.orderer == REGIONS_ORDERER:
+        return _run_regions(args)
     plan = groups_of(args)
     scenario = plan.scenario if plan is not None else scenario_of(args)
     if args.trace is not None:
@@ -192,6 +202,33 @@ def _run_sessions(args: argparse.Namespace) -> int:
     outcome = run_sessions(plan)
     if not args.json:
         print("\n".join(describe_sessions(plan)))
+    return _tell(args, outcome)
+
+
+def _run_regions(args: argparse.Namespace) -> int:
+    """Nodes on regions, and replicas of their membership service: a seed, or what the flags ask for."""
+    given = {name: getattr(args, name) for name, _, _ in _PLAIN if getattr(args, name) is not None}
+    others = [name for name in (*_NOT_OF_REGIONS, "anticipate") if getattr(args, name) is not None]
+    others += [name for name in _SITE_FAULTS if name in given]
+    if others or args.many_groups or args.profile != PROFILES[0]:
+        what = others[0].replace("_", "-") if others else "many-groups" if args.many_groups else "profile"
+        raise UsageError(
+            f"a run of regions is drawn from a seed or from flags, of which --{what} is none: leave it out"
+        )
+    if args.scenario_seed is not None:
+        if given or args.groups is not None or args.network is not None or args.no_multicast:
+            raise UsageError("a seed of regions says everything: give --scenario-seed without other parameters")
+        plan = drawn_regions(args.scenario_seed)
+    else:
+        given |= {"network": args.network} if args.network is not None else {}
+        given |= {"has_multicast": False} if args.no_multicast else {}
+        given |= {"groups": args.groups} if args.groups is not None else {}
+        plan = plain_regions(seed=args.seed, **given)
+    if args.trace is not None:
+        _check_trace(args.trace)
+    outcome = run_regions(plan)
+    if not args.json:
+        print("\n".join(describe_regions(plan)))
     return _tell(args, outcome)
 
 

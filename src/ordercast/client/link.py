@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Final, Protocol, cast
 
 from ordercast.client.addresses import DaemonAddress
+from ordercast.client.half_open import end_when_alone
 from ordercast.client.session import ClientSession
 from ordercast.errors import JoinRefused, NotMember, OrdercastError, UsageError, WireError
 from ordercast.wire.client_frames import encode_ping
@@ -69,6 +70,7 @@ class DaemonLink(asyncio.Protocol):
             found.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BYTES)
             if found.family != socket.AF_UNIX:
                 found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                end_when_alone(found)
         transport.write(self._keeper.session.hello())
         self._ping = self._loop.call_later(PING_S, self._on_ping)
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+from collections.abc import Collection, Sequence
+from typing import Final, NamedTuple, TypeVar
 
 from ordercast.client.seats import CalledGroup, ClientSeat, GroupList
 from ordercast.errors import GroupFailed, NotMember, OrdercastError, OutcomeUnknown, UsageError
@@ -22,6 +22,8 @@ MAX_NAMED: Final = 1 << 16
 
 FRAME_NAMES: Final = 128
 """Groups in one frame: with names of 255 bytes it stays below the bound of a frame."""
+
+Goal = TypeVar("Goal")
 
 
 class InFlight(NamedTuple):
@@ -115,6 +117,16 @@ class ClientSending:
         for first, count, each in ranges:
             if count:
                 each.lose(first, count)
+
+    def lose_waiting(self, seats: Collection[ClientSeat]) -> None:
+        """These groups are left while there is no connection. What waits for them goes out by name on the next one, and
+        nobody is there then to be told what has become of it: so each is told now that it does not know."""
+        ranges: list[tuple[int, int, Target | None]] = []
+        for at, target in enumerate(self.queue.targets()):
+            _extend(ranges, self.queue.next_number + at, 1, target)
+        for first, count, group in ranges:
+            if isinstance(group, ClientSeat) and group in seats:
+                group.lose(first, count)
 
     # Groups.
 
@@ -265,9 +277,7 @@ class ClientSending:
             self._end(found, error)
 
 
-def _extend(
-    ranges: list[tuple[int, int, Target | Addressees]], first: int, count: int, target: Target | Addressees
-) -> None:
+def _extend(ranges: list[tuple[int, int, Goal]], first: int, count: int, target: Goal) -> None:
     """One more range; it is joined with the last one where it follows that."""
     if ranges and ranges[-1][2] is target:
         begin = ranges[-1][0]

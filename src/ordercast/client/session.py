@@ -164,6 +164,7 @@ class ClientSession:
 
     def on_welcome(self, welcome: Welcome) -> None:
         """The daemon has opened the session: what was open before is opened again."""
+        self._end_leaving("left while there was no connection")
         step = welcome.next_number - self.queue.next_number
         self.sending.on_welcome(welcome)
         self.receiving.on_welcome(welcome.config.max_message)
@@ -193,9 +194,7 @@ class ClientSession:
         self._queries.clear()
         self._leaves.clear()
         self._depart(Left(False, True, text))
-        for seat in [seat for seat in self.seats.values() if seat.is_leaving]:
-            self._end_seat(seat, Left(True, False, f"left while the connection was lost: {text}", seat.group))
-        self._end_base()
+        self._end_leaving(f"left while the connection was lost: {text}")
 
     # What the API asks for.
 
@@ -252,12 +251,10 @@ class ClientSession:
             self.base.take_over(list(self.seats.values()))
 
     def leave(self, seat: ClientSeat, header: bytes) -> None:
-        """Leave after what was sent. A client without a connection is in no group."""
+        """Leave after what was sent. A client without a connection is in no group, and out with the next pump."""
         if seat is self.base:
             self._end_base()
-        elif self.welcome is None:
-            self._end_seat(seat, Left(True, False, "left while there was no connection", seat.group))
-        else:
+        elif self.welcome is not None:
             self._leaves.append((self.queue.end_number, seat, header))
         self._driver.wake()
 
@@ -336,6 +333,7 @@ class ClientSession:
     def pump(self) -> list[bytes]:
         """The frames that may leave now. Hot: once for each turn in which something was sent."""
         if self.welcome is None:
+            self._end_leaving("left while there was no connection")
             return []
         out = self._out
         self.calls.pump(out)
@@ -449,6 +447,15 @@ class ClientSession:
         self.calls.end_seat(seat, error)
         if self.base is not None:
             self.note(self.base)
+
+    def _end_leaving(self, text: str) -> None:
+        """There is no connection: the groups that are being left are out, all at once."""
+        seats = dict.fromkeys([seat for seat in self.seats.values() if seat.is_leaving])
+        if seats:
+            self.sending.lose_waiting(seats)
+            for seat in seats:
+                self._end_seat(seat, Left(True, False, text, seat.group))
+        self._end_base()
 
     def _end_base(self) -> None:
         """The base has been left, and with it all groups."""

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Protocol, cast
 
+from ordercast.client.half_open import end_when_alone
 from ordercast.daemon.hub import Hub
 from ordercast.daemon.native import WRITE_BYTES, NativeConnection
 from ordercast.errors import UsageError
@@ -32,9 +33,6 @@ turns, and a turn moves at most so much."""
 
 BACKLOG: Final = 512
 """Connections that wait to be accepted."""
-
-KEEPALIVE: Final = (("TCP_KEEPIDLE", 20), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 4))
-"""A client whose machine has gone is noticed after 40 s."""
 
 
 class Connection(Protocol):
@@ -73,7 +71,7 @@ class ClientSocket(asyncio.Protocol):
             transport.abort()
             return
         transport.set_write_buffer_limits(high=WRITE_BYTES - 1, low=WRITE_BYTES // 4)
-        _tune(transport.get_extra_info("socket"))
+        _tune(transport.get_extra_info("socket"), self._listener.is_blocking)
         self._connection = self._listener.speak(self, _name_of(transport))
         self._timer = self._loop.call_later(HELLO_S, self._on_silence)
 
@@ -186,6 +184,11 @@ class Listener:
 
     # What the sockets call.
 
+    @property
+    def is_blocking(self) -> bool:
+        """The underlay waits for clients that do not receive."""
+        return self._hub.seats.limits.is_blocking
+
     def admit(self, client: ClientSocket) -> bool:
         if len(self._sockets) >= self._hub.seats.limits.max_sessions + SPARE_CONNECTIONS:
             self._hub.seats.refused += 1
@@ -236,14 +239,12 @@ def _name_of(transport: asyncio.Transport) -> str:
     return "a unix socket"
 
 
-def _tune(found: socket.socket | None) -> None:
+def _tune(found: socket.socket | None, is_blocking: bool) -> None:
+    """`is_blocking`: no client is disconnected for not receiving."""
     if found is None:
         return
     found.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BYTES)
     if found.family == socket.AF_UNIX:
         return
     found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for word, value in KEEPALIVE:
-        if hasattr(socket, word):
-            found.setsockopt(socket.IPPROTO_TCP, getattr(socket, word), value)
+    end_when_alone(found, may_stand=is_blocking)

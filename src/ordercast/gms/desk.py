@@ -48,6 +48,7 @@ from ordercast.wire.regions import decode_accused
 CONFIRM_NS: Final = 30 * SECOND  # for which a node may owe a confirmation, before it is excluded
 TELLING_NS: Final = 2 * SECOND  # for a node to tell names that were asked for, before another one is asked
 MAX_TELLING: Final = 1_024  # signatures whose names are under way
+MAX_SEEKING: Final = 1_024  # addresses that wait to hear who leads; the oldest is forgotten, and asks again
 MAX_ASKING: Final = MAX_NODES  # nodes of whose requests some pages have come
 _LEADERS_OWN: Final = Ask.FOUND  # requests from here on are no node's
 
@@ -65,6 +66,7 @@ class Desk:
         "_leader",
         "_mail",
         "_me",
+        "_seeking",
         "_telling",
         "_told",
         "_vigil",
@@ -90,6 +92,7 @@ class Desk:
         self.directory = RegionDirectory()
         self._mail = DeskMail(self.id, timing, self.counters, connections)
         self._leader: Member | None = None
+        self._seeking: dict[Address, int] = {}  # who asked while nobody led, and the number of its question
         # as the leader
         self.is_leading = False
         self.wants_batch = False  # `next_batch` has something
@@ -206,6 +209,10 @@ class Desk:
             due_ns = self._gathering.due_ns(now_ns, self.directory)
             self.wants_batch = due_ns <= now_ns
             self.deadline_ns = min(NEVER if self.wants_batch else due_ns, self._vigil.due_ns)
+        if self._seeking and self._can_name(now_ns):
+            for address, number in self._seeking.items():
+                self._mail.answer(address, Kind.SERVICE, self._replica(now_ns), number, self.out)
+            self._seeking.clear()
         for node in self._mail.step(now_ns, self.out):
             self._told.pop(node, None)  # what it has is not known any more: a ping finds out
             if self.is_leading and self.directory.node(node) is not None:
@@ -225,6 +232,10 @@ class Desk:
             service = decode_who(mailed.body)
             if service in (0, self.directory.service):
                 self._mail.answer(mailed.source, Kind.SERVICE, self._replica(now_ns), mailed.number, self.out)
+                if not self._can_name(now_ns):
+                    self._seeking[mailed.source] = mailed.number  # it is told when somebody leads
+                    if len(self._seeking) > MAX_SEEKING:
+                        del self._seeking[next(iter(self._seeking))]
             return
         if not self.is_leading or not self.directory.service or self._gathering.is_stale(now_ns):
             self._mail.post(mailed.sender, mailed.source, Kind.LEADER, self._replica(now_ns))
@@ -344,6 +355,11 @@ class Desk:
         return False
 
     # What goes. ------------------------------------------------------------------------------------------------------
+
+    def _can_name(self, now_ns: int) -> bool:
+        """Whether this replica knows who leads a service that has begun."""
+        is_led = self._leader is not None and not (self.is_leading and self._gathering.is_stale(now_ns))
+        return is_led and self.directory.service != 0
 
     def _replica(self, now_ns: int) -> bytes:
         leader = self._leader

@@ -137,7 +137,7 @@ class DeskMail:
             if address is not None:
                 body = encode_courier_ack(ack)
                 out.sends.append(self._writer.control(address, Kind.COURIER_ACK, body, ring=0))
-        return [undelivered.peer for undelivered in output.given_up]
+        return [undelivered.peer for undelivered in output.given_up]  # doubts alone are the nodes' to tell
 
     def expire(self, now_ns: int) -> None:
         self._intake.expire(now_ns)

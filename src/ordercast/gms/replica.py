@@ -2,13 +2,15 @@
 
 Replicas are members of a token group. The leader holds the lock "gms"; each epoch is one MAJORITY message, which all of
 them apply (docs/design/gms.md). A replica that is new, or was out of the group, asks for the directory in order: the
-leader's answer is the directory as of that question, and what was ordered since follows it.
+leader's answer is the directory as of that question, and what was ordered since follows it. An answer to a question
+that was ordered before this replica came is not for it: it has not heard what was ordered in between.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from struct import Struct
 from typing import Any, Final, Protocol
 
 from ordercast.api.group import Group
@@ -19,6 +21,7 @@ from ordercast.errors import OrdercastError, WireError
 from ordercast.gms.desk import Desk
 from ordercast.gms.directory import RegionDirectory
 from ordercast.gms.dump import dump, load
+from ordercast.gms.subscriptions import ServedSubscriptions, subscriptions_of
 from ordercast.groups.events import Left, Message, Uncertain
 from ordercast.groups.host import Host
 from ordercast.orderers.regions.given import REGIONS_UNDERLAY
@@ -33,7 +36,10 @@ MAX_REPLICAS: Final = 5
 WANT_S: Final = 1.0  # between two questions for the directory
 WANT_TRIES: Final = 5  # unanswered, then nobody has it, and the first replica begins anew
 RETRY_S: Final = 0.2  # after an error of the group
+MAX_HEARD: Final = 1_024  # questions whose answers may come; the oldest is forgotten, and its asker asks again
 MAX_HELD_BATCHES: Final = 1_024  # that wait for the directory; with more it is asked for again
+
+_QUESTION: Final = Struct("<QQ")  # for the directory: who asks, and when. The answer begins with it
 
 # Types of messages of the group.
 _BATCH: Final = 1
@@ -73,6 +79,7 @@ class GmsReplica:
         "_driver",
         "_group",
         "_has_state",
+        "_heard",
         "_held",
         "_is_stopping",
         "_join",
@@ -112,6 +119,7 @@ class GmsReplica:
         # the directory
         self._has_state = asyncio.Event()
         self._held: list[EpochBatch] = []  # batches that wait for it
+        self._heard: dict[bytes, None] = {}  # questions for it that were ordered since this replica came
         self._wants = 0  # questions for it that were not answered
         # the program
         self._news = asyncio.Event()
@@ -123,10 +131,24 @@ class GmsReplica:
         """Whether this replica knows the directory, and the service has begun."""
         return self._has_state.is_set() and self.desk.directory.service != 0
 
-    def status(self) -> dict[str, object]:
+    @property
+    def members(self) -> list[str]:
+        """The replicas, as this one sees them; none, while it is out of their group."""
         group = self._group
-        replicas = [str(member) for member in group.members] if group is not None and group.view is not None else []
-        return {"replica": str(self._node.member), "replicas": replicas, **self.desk.status()}
+        return [str(member) for member in group.members] if group is not None and group.view is not None else []
+
+    def subscriptions(self) -> ServedSubscriptions | None:
+        """Who is in which group; None: this replica does not know the directory."""
+        return subscriptions_of(self.desk.directory) if self.is_ready else None
+
+    def place(self, plan: Sequence[tuple[str, int]]) -> None:
+        """Another plan. It holds once the replica that leads has it; the others need it for when they lead."""
+        self._plan = tuple(plan)
+        if self._lock is not None and self._lock.is_held and self._has_state.is_set():
+            self._order_plan()
+
+    def status(self) -> dict[str, object]:
+        return {"replica": str(self._node.member), "replicas": self.members, **self.desk.status()}
 
     async def run(self) -> None:
         """Join the other replicas, or begin; go on until `stop`; leave."""
@@ -232,7 +254,8 @@ class GmsReplica:
                 continue
             self._wants += 1
             try:
-                await group.send(b"", AGREED, _WANT)
+                question = _QUESTION.pack(self._node.member.id, self._driver.now_ns())
+                await group.send(question, AGREED, _WANT)
             except OrdercastError as error:
                 self._say(f"the directory cannot be asked for: {error}")
             await asyncio.sleep(WANT_S)
@@ -258,11 +281,7 @@ class GmsReplica:
         if not self.desk.directory.service:
             service = node_id(f"{SERVICE_GROUP}@{self._node.member}", self._driver.now_ns())
             self.desk.order_own(0, NodeRequest(Ask.FOUND, service=service))
-        if self._plan and dict(self._plan) != self.desk.directory.plan:
-            for at in range(0, len(self._plan), MAX_PLACED):
-                placed = self._plan[at : at + MAX_PLACED]
-                self.desk.order_own(0, NodeRequest(Ask.PLACE, placed=placed, is_first=not at))
-        self._touch()
+        self._order_plan()
         while lock.is_held and self._has_state.is_set():
             self._news.clear()
             batch = self.desk.next_batch(self._driver.now_ns()) if self.desk.wants_batch else None
@@ -271,6 +290,13 @@ class GmsReplica:
             else:
                 await group.send(encode_batch(batch), MAJORITY, _BATCH, confirm=True)
 
+    def _order_plan(self) -> None:
+        if self._plan and dict(self._plan) != self.desk.directory.plan:
+            for at in range(0, len(self._plan), MAX_PLACED):
+                placed = self._plan[at : at + MAX_PLACED]
+                self.desk.order_own(0, NodeRequest(Ask.PLACE, placed=placed, is_first=not at))
+        self._touch()
+
     # What is ordered. ------------------------------------------------------------------------------------------------
 
     def _on_message(self, message: Message) -> None:
@@ -278,9 +304,9 @@ class GmsReplica:
             if message.type == _BATCH:
                 self._on_batch(decode_batch(message.payload))
             elif message.type == _WANT:
-                self._on_want(message.sender)
-            elif message.type == _STATE and not self._has_state.is_set():
-                self._take_state(load(message.payload))
+                self._on_want(message.sender, message.payload)
+            elif message.type == _STATE and message.payload[: _QUESTION.size] in self._heard:
+                self._take_state(load(message.payload[_QUESTION.size :]))
         except WireError as error:
             self._say(f"{message.sender} sent what no replica sends: {error}")
 
@@ -294,11 +320,15 @@ class GmsReplica:
         desk.applied(self._driver.now_ns(), batch, desk.directory.apply(batch))
         self._touch()
 
-    def _on_want(self, sender: str) -> None:
+    def _on_want(self, sender: str, question: bytes) -> None:
         """The leader tells the directory as it is at this place of the order."""
+        if not self._has_state.is_set():
+            self._heard[question] = None
+            if len(self._heard) > MAX_HEARD:
+                del self._heard[next(iter(self._heard))]
         if self._lock is not None and self._lock.is_held and self._has_state.is_set():
             self._say(f"{sender} gets the directory of epoch {self.desk.directory.epoch}")
-            asyncio.get_running_loop().create_task(self._tell_state(dump(self.desk.directory)))
+            asyncio.get_running_loop().create_task(self._tell_state(question + dump(self.desk.directory)))
 
     async def _tell_state(self, state: bytes) -> None:
         try:
@@ -312,6 +342,7 @@ class GmsReplica:
         for batch in self._held:
             directory.apply(batch)
         self._held.clear()
+        self._heard.clear()
         self._wants = 0
         self._has_state.set()
         self._seen = None  # who leads counts from now on
@@ -321,6 +352,7 @@ class GmsReplica:
         """Out of the group: what was ordered without this replica is not known here."""
         self._has_state.clear()
         self._held.clear()
+        self._heard.clear()
         self._wants = 0
         self._seen = None
         self.desk.follow(self._driver.now_ns(), None)

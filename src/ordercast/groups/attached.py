@@ -15,6 +15,7 @@ from ordercast.errors import UsageError
 from ordercast.groups.driven import Driven
 from ordercast.groups.regions.channel import RegionChannel
 from ordercast.groups.regions.engines import RegionalEngine, RegionEngineFactory
+from ordercast.groups.regions.lanes import SentNumbers
 from ordercast.trace.recorder import Recorder
 from ordercast.view import Address, Member, group_tag
 
@@ -33,13 +34,15 @@ class Attached(Driven, Protocol):
 class Attachments:
     """What is attached to one host. `tags` is for the host to look at; it is hot."""
 
-    __slots__ = ("_engines", "regions", "tags")
+    __slots__ = ("_engines", "_sent", "regions", "tags", "timings")
 
     def __init__(self, engines: RegionEngineFactory | None = None) -> None:
         """`engines`: makes the engine of regions. None: this node knows no membership service."""
         self._engines = engines
         self.tags: dict[int, list[Attached]] = {}
         self.regions: RegionChannel | None = None  # all groups on regions, once there is one
+        self._sent = SentNumbers()  # of the one before
+        self.timings: dict[str, Timing] = {}  # of underlays that have others than the node
 
     def __iter__(self) -> Iterator[Attached]:
         return iter([each for attached in self.tags.values() for each in attached])
@@ -92,7 +95,8 @@ class Attachments:
         def make() -> RegionalEngine:
             return engines(me, config, timing, Random(rng.getrandbits(64)))
 
-        self.regions = RegionChannel(me, make, order, recorder=recorder)
+        self.close_regions(now_ns)  # those that this node has left: nobody may have looked at them since
+        self.regions = RegionChannel(me, make, order, recorder=recorder, sent=self._sent)
         self.regions.start(now_ns)
         self.add(self.regions)
         return self.regions
@@ -103,12 +107,21 @@ class Attachments:
         if regions is not None:
             self.remove(regions)
             regions.stop(now_ns)
+            self._sent = regions.sending.sent_numbers()
 
     def unreachable(self, now_ns: int, address: Address, quoted: bytes, tag: int, dirty: dict[Driven, None]) -> None:
         """A datagram with this tag came back."""
         if self.regions is not None and tag == group_tag(self.regions.underlay):
             self.regions.unreachable(now_ns, address, quoted)
             dirty[self.regions] = None
+
+    def ttl(self, underlay: str, otherwise: int) -> int:
+        """How far multicasts go that look for the membership service."""
+        return self.regions.me.ttl if self.regions is not None and self.regions.underlay == underlay else otherwise
+
+    def reach(self, to: Address, otherwise: int) -> int:
+        """How far a multicast to a region goes: as far as the member that asks for most."""
+        return self.regions.views.reach.get(to, self.regions.me.ttl) if self.regions is not None else otherwise
 
     def listens(self) -> frozenset[Address]:
         """Multicast addresses that this node has to hear, besides those of its underlays."""

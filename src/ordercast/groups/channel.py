@@ -47,7 +47,7 @@ from ordercast.groups.queued import NO_NUMBER
 from ordercast.groups.reception import Reception
 from ordercast.groups.rows import Meter, Rows
 from ordercast.groups.session import Session
-from ordercast.groups.shared import PASS_CHANGES, UNBOUNDED, SharedGroups
+from ordercast.groups.shared import PASS_CHANGES, SharedGroups
 from ordercast.groups.stream import Stream
 from ordercast.groups.watching import StallWatch
 from ordercast.service import AGREED, RESILIENT, Service
@@ -389,7 +389,7 @@ class Channel:
         waiting = shared.waiting
         waiting.extend(upcalls)
         if is_urgent or any(not isinstance(upcall, Run | View | Transitional) for upcall in upcalls):
-            shared.left = UNBOUNDED
+            shared.left = 1 << 62
         while shared.go_on(now_ns) and waiting:
             upcall = waiting.popleft()
             if isinstance(upcall, Run):

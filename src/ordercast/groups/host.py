@@ -207,7 +207,7 @@ class Host:
             underlay,
             me,
             replace(config, shared=placement.is_shared),
-            self._timing,
+            self.attached.timings.get(underlay, self._timing),
             # Each underlay has its own chance: what one draws must not change what the others do.
             Random(self._rng.getrandbits(64)),
             create=create,
@@ -261,12 +261,13 @@ class Host:
         self._dirty[channel] = None
         return port
 
-    def open_regions(self, now_ns: int, config: GroupConfig) -> RegionChannel:
+    def open_regions(self, now_ns: int, config: GroupConfig, ttl: int | None = None) -> RegionChannel:
         """All groups of this node on regions."""
         regions = self.attached.regions
         if regions is None or regions.is_over:
             self._check_underlay(Placement(REGIONS_UNDERLAY, True), self.session)
-            made = (self._order, self.me, config, self._timing, self._rng, self._recorder)
+            me = self.me if ttl is None else replace(self.me, ttl=ttl)
+            made = (self._order, me, config, self._timing, self._rng, self._recorder)
             regions, self._order = self.attached.open_regions(now_ns, *made), self._order + 1
         return regions
 
@@ -490,7 +491,7 @@ class Host:
     def ttl(self, underlay: str) -> int:
         """How far multicasts of an underlay go."""
         channel = self._channels.get(underlay) or next(iter(self._by_tag.of(underlay)), None)
-        return channel.engine.ttl if channel is not None else self.me.ttl
+        return channel.engine.ttl if channel is not None else self.attached.ttl(underlay, self.me.ttl)
 
     def knows(self, underlay: str) -> bool:
         """Whether datagrams of this underlay are of any use here: it is open, or was left and still answers."""
@@ -565,7 +566,7 @@ class Host:
     def _close(self, now_ns: int, driven: Driven) -> None:
         """The application's part has ended. A left underlay goes on answering until its engine wants no more time."""
         if isinstance(driven, RegionChannel):
-            if driven.engine.is_closed:
+            if driven is self.attached.regions and driven.engine.is_closed:
                 self.attached.close_regions(now_ns)
                 self.has_ended = True
         elif isinstance(driven, Caller):

@@ -34,7 +34,9 @@ from ordercast.groups.queued import (
     Stretch,
     Target,
     as_queued,
+    joined,
     listed,
+    targets_of,
 )
 from ordercast.service import AGREED, RELIABLE, UNRELIABLE_RANK, Service
 from ordercast.wire.block import (
@@ -185,6 +187,10 @@ class SendQueue:
         """The group, or the groups, of the large message at the head."""
         head = self._items[0] if self._items else None
         return (head.group, head.groups) if isinstance(head, LargeMessage) else (None, None)
+
+    def targets(self) -> list[Target | None]:
+        """The group of each message; None: of one that goes to groups by their names."""
+        return [target for item in self._items for target in targets_of(item)]
 
     # In.
 
@@ -567,7 +573,7 @@ class SendQueue:
             block = b"".join((head_bytes, ENTRY.pack(at, type_, 0, count), lengths_bytes, *parts))
             return Packed(block, number, count, used, service, count, group)
         marks = b"".join(columns)
-        groups = _joined([item.targets(first, stop) for item, first, stop in taken], marks)
+        groups = joined([item.targets(first, stop) for item, first, stop in taken], marks)
         block = b"".join((head_bytes, ENTRY.pack(0, type_, 0, count), marks, lengths_bytes, *parts))
         return Packed(block, number, count, used, service, count, None, groups, None, (), marks)
 
@@ -584,16 +590,3 @@ class SendQueue:
 def _whole(service: Service) -> Service:
     """The service of a large message's fragments: one that is lost would take the rest with it, so none may be."""
     return RELIABLE if service.rank == UNRELIABLE_RANK else service
-
-
-def _joined(each: list[EachTarget], column: bytes) -> EachTarget:
-    """The group of each message of a block, which has their numbers in `column`."""
-    first = each[0]
-    if len(each) == 1:
-        return first
-    if isinstance(first, NumberedTargets) and all(isinstance(part, NumberedTargets) for part in each):
-        return first.over(column)
-    groups: list[Target] = []
-    for part in each:
-        groups += listed(part)
-    return groups

@@ -349,3 +349,29 @@ class AddressedMessages:
     def append(self, payload: bytes) -> None:
         self.payloads.append(payload)
         self.lengths.append(len(payload))
+
+
+def joined(each: list[EachTarget], column: bytes) -> EachTarget:
+    """The group of each message of a block, which has their numbers in `column`."""
+    first = each[0]
+    if len(each) == 1:
+        return first
+    if isinstance(first, NumberedTargets) and all(isinstance(part, NumberedTargets) for part in each):
+        return first.over(column)
+    groups: list[Target] = []
+    for part in each:
+        groups += listed(part)
+    return groups
+
+
+def targets_of(
+    item: Stretch | LargeMessage | QueuedBlock | QueuedCall | QueuedOperation | AddressedMessages,
+) -> Sequence[Target | None]:
+    """The group of each message that has not left; None: of one that goes to groups by their names."""
+    if isinstance(item, Stretch):
+        return listed(item.targets(item.at, len(item.payloads)))
+    if isinstance(item, QueuedOperation):
+        return ()
+    if isinstance(item, AddressedMessages):
+        return [None] * (len(item.lengths) - item.at)
+    return [item.group] * (item.count if isinstance(item, QueuedBlock) else 1)

@@ -82,6 +82,10 @@ class Regrouping:
     def is_waiting(self) -> bool:
         return bool(self._waiting or self._blocked)
 
+    def holds(self, port: Port) -> bool:
+        """Whether its join waits here."""
+        return any(port in table.get(port.group, ()) for table in (self._waiting, self._blocked))
+
     @property
     def is_ready(self) -> bool:
         """Whether the first of those that wait may join: what was declared earlier is stable earlier."""

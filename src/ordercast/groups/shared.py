@@ -44,7 +44,6 @@ PASS_CHANGES: Final = 1_000
 JOINS_BYTES: Final = 16_384
 LEAVES_BYTES: Final = 4_096
 """An operation is carried out in one pass: so it is about some thousand groups."""
-UNBOUNDED: Final = 1 << 62
 NAME: Final = bytes([Operation.NAME])  # how the body of such an operation begins
 
 if TYPE_CHECKING:
@@ -148,10 +147,9 @@ class SharedGroups:
 
     def exit(self, stream: Stream) -> None:
         """It is out. What it has named is given back: that comes behind all that it has sent."""
-        label = stream.label
-        del self.streams[label]
-        self._to_name = [key for key in self._to_name if key[0] != label]
-        for key in [key for key in self._named if key[0] == label]:
+        del self.streams[stream.label]
+        self._to_name = [key for key in self._to_name if key[0] != stream.label]
+        for key in [key for key in self._named if key[0] == stream.label]:
             self._unname(key)
 
     def may_begin(self, stream: Stream) -> bool:
@@ -199,8 +197,7 @@ class SharedGroups:
             port.number = NOBODY  # what it has sent waits no longer
 
     def leave(self, port: Port, header: bytes) -> bool:
-        """The port is to leave, now that what it sent is delivered. False: there is no order for that, and it is out
-        at once."""
+        """The port is to leave: what it sent is delivered. False: there is no order for that, and it is out at once."""
         if port.number < 0 or self._channel.view is None or self._channel.failure is not None:
             if header and port not in self._joining and len(self._reasons) < KEPT_NAMES:
                 self._reasons[port.stream.label, port.group] = header
@@ -438,7 +435,7 @@ class SharedGroups:
 
     @property
     def is_behind(self) -> bool:
-        """Whether the engine has said more than this node has come to."""
+        """The engine has said more than this node has come to."""
         return bool(self.waiting) or self._telling is not None
 
     def go_on(self, now_ns: int) -> bool:
@@ -487,14 +484,17 @@ class SharedGroups:
 
     def _on_named(self, label: str, names: Sequence[str]) -> None:
         """Own names have been read. Those of groups that the session is on its way out of, or in without a port because
-        it ended while its join was under way, have had no effect. Those of a session that has ended are given back."""
+        it ended while its join was under way, have had no effect. Those of a session that has ended are given back, if
+        no later one of its label has joined: that has the name's place, and a leave would put it out."""
+        regrouping = self._regrouping
         for name in names:
-            key = (label, name)
+            key, port = (label, name), self._port(label, name)
             self._unanswered.discard(key)
             if key not in self._named:
-                self._unname(key)
+                if port is None or port in self._joining or (regrouping is not None and regrouping.holds(port)):
+                    self._unname(key)  # the JOIN is not on its way
                 continue
-            record, port = self.roster.find(name), self._port(label, name)
+            record = self.roster.find(name)
             is_in = record is not None and self._key(label) in record.members
             if is_in and (port is None or port.number < 0 or port in self._parting):
                 self._name_again(key)

@@ -54,6 +54,10 @@ FIND_MAX_NS: Final = SECOND  # between two questions for the service
 SWITCH_NS: Final = 5 * SECOND  # without an answer of the own service, then another one will do
 GAP_NS: Final = SECOND // 5  # for an epoch that is missing, before everything is asked for
 ALIVE_NS: Final = SECOND  # between heartbeats of a node that nobody else watches
+WATCH_NS: Final = 10 * SECOND
+"""Between those of any other node. Its region may go on for ever without a word of the service: without them it would
+not learn that all replicas are gone, and that there is another service."""
+SPREAD: Final = 1_000  # different intervals, up to a tenth longer, so that nodes do not all speak at once
 PAGE_WINDOW: Final = 8  # pages of a request that are out
 MAX_REFUSALS: Final = 16
 MAX_ACCUSED: Final = 64  # accusations that wait for a leader
@@ -118,6 +122,7 @@ class Attendance:
         "_leader",
         "_me",
         "_number",
+        "_numbered",
         "_open",
         "_pages",
         "_parcels",
@@ -158,6 +163,7 @@ class Attendance:
         # epochs
         self._pages = PagedBodies()
         self._epochs = EpochQueue()
+        self._numbered: deque[tuple[int, tuple[str, ...], list[int]]] = deque()  # by requests of epochs to come
         self._parcels: list[ServiceParcel] = []
 
     # The engine's side. ----------------------------------------------------------------------------------------------
@@ -206,8 +212,10 @@ class Attendance:
         return len(self._queue) + (self._open is not None)
 
     def installed(self, now_ns: int, epoch: int) -> None:  # noqa: ARG002 - of the contract
-        for each in self._epochs.installed(epoch):
-            self.table.install(each)
+        for news in self._epochs.installed(epoch):
+            self.table.install(news.epoch)
+            while self._numbered and self._numbered[0][0] <= news.request:
+                self.table.learn(*self._numbered.popleft()[1:])
 
     def confirm(self, now_ns: int, epoch: int) -> None:
         if epoch > self._confirm and self.service:
@@ -345,7 +353,8 @@ class Attendance:
                     break
                 names += self._queue.popleft()[1]
             if what is Ask.LEAVE:
-                names = tuple([name for name in names if self.table.number(name)])
+                numbers = self._numbers_of(names)
+                names = tuple([name for name in names if numbers[name]])
                 if not names:
                     continue
             self._begin(now_ns, what, tuple(sorted(set(names))))
@@ -356,7 +365,7 @@ class Attendance:
         if what is Ask.REGISTER:
             request.begin(NodeRequest(what, member=self._me, is_back=self._born > 0))
         elif what is Ask.LEAVE:
-            runs = normal(sequence_of([self.table.number(name) for name in names]))
+            runs = normal(sequence_of(list(self._numbers_of(names).values())))
             request.begin(NodeRequest(what, service=self.service, runs=runs))
         elif what is Ask.DEPART:
             request.begin(NodeRequest(what, service=self.service))
@@ -364,6 +373,20 @@ class Attendance:
             inline = names if len(names) <= INLINE_NAMES else ()
             request.begin(NodeRequest(what, service=self.service, signature=signature_of(names), names=inline))
         self._send_open(now_ns)
+
+    def _numbers_of(self, names: Sequence[str]) -> dict[str, int]:
+        """The numbers of groups, also of those whose epoch is still to come. 0: not known."""
+        coming = {
+            name: number for _, given, numbers in self._numbered for name, number in zip(given, numbers, strict=True)
+        }
+        return {name: self.table.number(name) or coming.get(name, 0) for name in names}
+
+    def _forget_numbers(self, names: set[str]) -> None:
+        self.table.forget(names)
+        for at, (request, given, numbers) in enumerate(self._numbered):
+            if not names.isdisjoint(given):
+                kept = [(name, number) for name, number in zip(given, numbers, strict=True) if name not in names]
+                self._numbered[at] = request, tuple([name for name, _ in kept]), [number for _, number in kept]
 
     def _send_open(self, now_ns: int) -> None:
         """The pages of the request that may be out."""
@@ -407,8 +430,8 @@ class Attendance:
     def _send_alive(self, now_ns: int) -> None:
         if self._leader is not None:
             self._post(Kind.PONG, self._pong())
-        if self._epochs.is_alone:
-            self._timers.set(Clock.ALIVE, now_ns + ALIVE_NS)
+        spread_ns = self._me.id % SPREAD * (WATCH_NS // 10 // SPREAD)
+        self._timers.set(Clock.ALIVE, now_ns + (ALIVE_NS if self._epochs.is_alone else WATCH_NS + spread_ns))
 
     def _pong(self) -> bytes:
         return encode_standing(NodeStanding(self.service, self._epochs.epoch))
@@ -491,9 +514,11 @@ class Attendance:
         if answer.what is Told.NUMBERS:
             if what not in (Ask.JOIN, Ask.FOLLOW) or size_of(answer.numbers) != len(request.names):
                 return
-            self.table.learn(request.names, numbers_of(answer.numbers))
+            # Of a group without its regions nobody would get anything: its number counts with the epoch.
+            self._numbered.append((request.number, request.names, list(numbers_of(answer.numbers))))
         elif what is Ask.LEAVE:
-            self.table.forget([name for name in request.names if name not in self._wanted])
+            again = {name for _, names in self._queue for name in names}  # they are told anew, with their regions
+            self._forget_numbers({name for name in request.names if name not in self._wanted or name in again})
         elif what is Ask.DEPART:
             self._become_left()
             return
@@ -531,8 +556,8 @@ class Attendance:
             self._timers.set_earlier(Clock.GAP, now_ns + GAP_NS)
         elif self._epochs.epoch:
             self._timers.clear(Clock.GAP)
-        if self._epochs.is_alone and not self._timers.is_set(Clock.ALIVE):
-            self._timers.set(Clock.ALIVE, now_ns + ALIVE_NS)
+        if self._epochs.is_alone:
+            self._timers.set_earlier(Clock.ALIVE, now_ns + ALIVE_NS)
 
     def _note(self, text: str) -> None:
         self.refusals.append(text)
@@ -557,5 +582,6 @@ class Attendance:
         self._open = None
         self._confirm = 0
         self._epochs.clear()
+        self._numbered.clear()
         self._pages.clear()
         self.table.clear_regions()

@@ -16,8 +16,8 @@ class EpochQueue:
     def __init__(self) -> None:
         self.epoch = 0  # the last that was handed on
         self._news: dict[int, EpochNews] = {}  # that have come and cannot be handed on yet
-        self._ready: list[GivenEpoch] = []
-        self._given: list[GivenEpoch] = []  # taken, and not installed yet
+        self._ready: list[EpochNews] = []
+        self._given: list[EpochNews] = []  # taken, and not installed yet
         self._mine = 0
         self._sizes: dict[int, tuple[int, int]] = {}  # region -> its view, members
 
@@ -48,17 +48,17 @@ class EpochQueue:
                 continue
             del self._news[number]
             if number > self.epoch and news.epoch.service == service:
-                self._hand_on(news.epoch)
+                self._hand_on(news)
         return is_behind
 
     def take(self) -> list[GivenEpoch]:
         ready, self._ready = self._ready, []
         self._given += ready
-        return ready
+        return [news.epoch for news in ready]
 
-    def installed(self, number: int) -> list[GivenEpoch]:
+    def installed(self, number: int) -> list[EpochNews]:
         """Those that the engine had taken and has installed now."""
-        done = [epoch for epoch in self._given if epoch.number <= number]
+        done = [news for news in self._given if news.epoch.number <= number]
         del self._given[: len(done)]
         return done
 
@@ -69,9 +69,10 @@ class EpochQueue:
         self._given.clear()
         self._sizes.clear()
 
-    def _hand_on(self, epoch: GivenEpoch) -> None:
+    def _hand_on(self, news: EpochNews) -> None:
+        epoch = news.epoch
         self.epoch = epoch.number
-        self._ready.append(epoch)
+        self._ready.append(news)
         self._mine = epoch.mine
         ended = set(epoch.ended)
         if epoch.is_whole:

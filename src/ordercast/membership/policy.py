@@ -13,7 +13,7 @@ from enum import Enum, auto
 from typing import Final, NamedTuple, Protocol, TypeVar
 
 from ordercast.config import GroupConfig, MinMembers
-from ordercast.engine import Outbox, Refused, Waiting
+from ordercast.engine import Departed, Outbox, Refused, Waiting
 from ordercast.membership.past import PastRings
 from ordercast.orderers.orderer import Suspicion
 from ordercast.view import Address, View
@@ -83,11 +83,13 @@ class Excluded(NamedTuple):
 
 
 class LeftRing(NamedTuple):
-    """This node wanted to leave, and is out without an ordered leave. `is_serving`: for its application. It stays in
-    its ring, which may need its vote (`Silence.SERVING`)."""
+    """This node wanted to leave, and is out without an ordered leave; or it was `expelled`, and nobody has told it that
+    this is decided. `is_serving`: for its application. It stays in its ring, which may need its vote
+    (`Silence.SERVING`)."""
 
     why: DepartureCause
     is_serving: bool = False
+    expelled: Departed | None = None
 
 
 class Dissolved(NamedTuple):
@@ -118,7 +120,8 @@ class Silence(Enum):
     NONE = auto()
     WITHDRAWN = auto()  # a join that was given up is ordered all the same
     VISITING = auto()  # an earlier request is ordered only now, and this node has sent in another ring since
-    SERVING = auto()  # its leave could not be ordered, and the application is out: it votes, and leaves when it can
+    SERVING = auto()  # its leave could not be ordered, or its expulsion is not known to be decided, and the application
+    # is out: it votes, and leaves when it can
 
     @property
     def is_guest(self) -> bool:

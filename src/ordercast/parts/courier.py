@@ -4,9 +4,14 @@ QSM section 2.3.3: "All control traffic is handled by a reliable TCP-like unicas
 is set to a fixed small value to minimize the impact it might have on multicast traffic." One bucket serves all peers.
 Urgent parcels (tokens, acknowledgements, questions) leave before repairs, so that a round does not wait for them.
 
+A segment of a block that is on its way to a peer, as a push or in answer to a pull, is not taken again. A token asks
+anew for what has not come, each time it passes; where the rate is the bottleneck, repairs of a second would otherwise
+wait several times over, and the receiver's processor would go into duplicates.
+
 Each peer has a window of parts that are out, round trips, and a mask of what came beyond a gap. A part is sent again
 when three later ones have come, or when its time is over. One that was sent too often makes the courier give up: what
-waits for the peer is dropped, and the owner gets a verdict. The next parcel begins a new connection.
+waits for the peer is dropped, and the owner gets a verdict. The next parcel begins a new connection. Half as many
+tries raise a doubt: the service can ask the peer itself, which costs little and saves seconds where it is dead.
 
 Deviations from TCP, with the reason:
 - Parcels are handed on as they come, whatever is missing before them. Each says itself what it is about, and a token
@@ -33,11 +38,14 @@ from ordercast.errors import UsageError
 from ordercast.parts.bucket import Bucket
 from ordercast.parts.rtt import RoundTrip
 from ordercast.wire.courier import MAX_SEQ, MAX_WINDOW, OVERHEAD_BYTES, CourierAck, Parcel, ParcelPart, cut_parcel
-from ordercast.wire.header import MAX_SEGMENTS
+from ordercast.wire.header import MAX_SEGMENTS, Kind
 
 MAX_PEERS: Final = 4_096  # that are remembered; of more, idle ones are forgotten
 MAX_WAITING: Final = 16_384  # parcels that wait for one peer
 REORDERED: Final = 3  # parts that have come after one that has not: it counts as lost
+# Tries without an answer after which the owner may ask whether the peer lives, long before the verdict.
+DOUBTS: Final = 5
+REPAIRS: Final = (Kind.PUSH, Kind.PULLED)
 LINE_BYTES: Final = 28  # of IP and UDP: what a datagram is on the line beyond its own bytes
 
 
@@ -75,11 +83,13 @@ class Undelivered(NamedTuple):
 
 
 class CourierOutput(NamedTuple):
-    """What a pass has to send: parts and acknowledgements, each with its peer. `given_up`: peers to accuse."""
+    """What a pass has to send: parts and acknowledgements, each with its peer. `given_up`: peers to accuse.
+    `doubted`: others that have not answered for a while, each once."""
 
     parts: list[ParcelPart]
     acks: list[CourierAck]
     given_up: list[Undelivered]
+    doubted: list[int]
 
 
 class _Sent:
@@ -97,12 +107,16 @@ class _Sent:
 class _Sender:
     """One peer's parcels on their way out."""
 
-    __slots__ = ("_again", "_cut", "_queues", "connection", "due_ns", "oldest", "out", "rtt", "seq", "waiting_bytes")
+    __slots__ = (
+        *("_again", "_cut", "_queues", "_repairs"),
+        *("connection", "due_ns", "oldest", "out", "rtt", "seq", "waiting_bytes"),
+    )
 
     def __init__(self, timing: Timing, connection: int) -> None:
         self._queues: tuple[deque[Parcel], deque[Parcel]] = (deque(), deque())  # urgent ones, repairs
         self._cut: deque[tuple[Parcel, tuple[int, int]]] = deque()  # the rest of the parcel that is being sent
         self._again: dict[int, None] = {}  # of what is out: to be sent again, in order
+        self._repairs: set[tuple[int, int, int, int]] = set()  # segments that wait or are out
         self.connection = connection
         self.seq = 0  # the last that was used
         self.oldest = 1  # that is not acknowledged
@@ -120,7 +134,13 @@ class _Sender:
     def is_idle(self) -> bool:
         return not self.out and not self.waiting
 
+    def has_repair(self, parcel: Parcel) -> bool:
+        """Whether that segment is on its way already."""
+        return parcel.kind in REPAIRS and _segment_of(parcel) in self._repairs
+
     def push(self, parcel: Parcel, is_urgent: bool) -> None:
+        if parcel.kind in REPAIRS:
+            self._repairs.add(_segment_of(parcel))
         self._queues[not is_urgent].append(parcel)
         self.waiting_bytes += len(parcel.body)
 
@@ -203,6 +223,7 @@ class _Sender:
         dropped = self.waiting + sum(not sent.part_last[0] for sent in self.out.values())
         for queue in self._queues:
             queue.clear()
+        self._repairs.clear()
         self._cut.clear()
         self._again.clear()
         self.out.clear()
@@ -214,8 +235,15 @@ class _Sender:
         self.connection, self.seq, self.oldest, self.due_ns = connection, 0, 1, NEVER
 
     def _free(self, seq: int) -> None:
-        self.out.pop(seq, None)
+        sent = self.out.pop(seq, None)
         self._again.pop(seq, None)
+        if sent is not None and sent.parcel.kind in REPAIRS:
+            self._repairs.discard(_segment_of(sent.parcel))
+
+
+def _segment_of(parcel: Parcel) -> tuple[int, int, int, int]:
+    """What a repair brings: view, sender, block, segment."""
+    return parcel.ring, parcel.origin, parcel.number, parcel.segment
 
 
 class _Receiver:
@@ -369,6 +397,8 @@ class Courier:
         if found is None:
             return False
         sender = found.sender
+        if sender.has_repair(parcel):
+            return True
         if sender.waiting >= MAX_WAITING or sender.waiting_bytes + len(parcel.body) > self._terms.waiting_bytes:
             if is_urgent:
                 self._give_up(peer, sender, CourierFailure.OVERRUN)
@@ -422,16 +452,21 @@ class Courier:
         for found in self._acks.values():
             found.receiver.asked_by = 0
         self._acks.clear()
+        doubted: list[int] = []
         for peer, found in list(self._active.items()):
-            if found.sender.due_ns <= now_ns and found.sender.late(now_ns) >= self._timing.tries:
-                self._give_up(peer, found.sender, CourierFailure.UNANSWERED)
+            if found.sender.due_ns <= now_ns:
+                tries = found.sender.late(now_ns)
+                if tries >= self._timing.tries:
+                    self._give_up(peer, found.sender, CourierFailure.UNANSWERED)
+                elif tries == DOUBTS:
+                    doubted.append(peer)
         parts: list[ParcelPart] = []
         self._ready_ns = NEVER
         for is_urgent in (True, False):
             if not self._send(now_ns, is_urgent, parts):
                 break
         given_up, self._given_up = self._given_up, []
-        return CourierOutput(parts, acks, given_up)
+        return CourierOutput(parts, acks, given_up, doubted)
 
     def _send(self, now_ns: int, is_urgent: bool, parts: list[ParcelPart]) -> bool:
         """Peers take turns, part by part, as long as bucket and windows let something pass; False: the bucket ended

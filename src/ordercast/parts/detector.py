@@ -19,16 +19,28 @@ from ordercast.engine import NEVER
 
 DEVIATIONS: Final = 6  # by so many deviations a pause may be longer than the mean
 USUAL: Final = 2  # by so many deviations a usual pause may be longer than the mean
+OFTEN: Final = 10  # times as long as a long pause: who speaks for so long without one speaks often
 STALL_NS: Final = 50 * MS  # a pass that is late by more than this was held up: the scheduler explains less
 
 
 class Detector:
-    __slots__ = ("_busy_since_ns", "_heard_ns", "_long_ns", "_pauses", "_seen_ns", "_timing", "is_busy", "stalls")
+    __slots__ = (
+        "_busy_since_ns",
+        "_heard_ns",
+        "_long_ns",
+        "_paused_ns",
+        "_pauses",
+        "_seen_ns",
+        "_timing",
+        "is_busy",
+        "stalls",
+    )
 
     def __init__(self, timing: Timing) -> None:
         self._timing = timing
         self._heard_ns: dict[int, int] = {}
         self._pauses: dict[int, tuple[int, int]] = {}  # peer -> mean and deviation of the pauses between its words
+        self._paused_ns: dict[int, int] = {}  # peer -> when the last of these ended
         self._long_ns = timing.heartbeat_busy_ns // 2  # shorter pauses say nothing about heartbeats
         self.is_busy = False  # anything is outstanding
         self._busy_since_ns = 0
@@ -39,6 +51,7 @@ class Detector:
         """Exactly these peers are watched from now on; one that is new has just been heard."""
         self._heard_ns = {peer: self._heard_ns.get(peer, now_ns) for peer in peers}
         self._pauses = {peer: pause for peer, pause in self._pauses.items() if peer in self._heard_ns}
+        self._paused_ns = {peer: at_ns for peer, at_ns in self._paused_ns.items() if peer in self._heard_ns}
 
     def heard(self, peer: int, now_ns: int) -> None:
         # Hot: once per datagram.
@@ -80,7 +93,13 @@ class Detector:
         return self._heard_ns[peer] + 2 * self._timing.heartbeat_rest_ns
 
     def usual_ns(self, peer: int) -> int:
-        """How long pauses between words of a peer usually are, while anything is outstanding; 0: none was long yet."""
+        """How long pauses between words of a peer usually are, while anything is outstanding; 0: none was long lately.
+
+        A peer that has spoken for a while since its last long pause, and so without another one, speaks often: that
+        pause was an accident, as where datagrams are lost. Not sooner, or members of a quiet group, which speak now and
+        then, would be probed in every pause."""
+        if self._heard_ns[peer] - self._paused_ns.get(peer, 0) > OFTEN * self._long_ns:
+            return 0
         mean_ns, deviation_ns = self._pauses.get(peer, (0, 0))
         return mean_ns + USUAL * deviation_ns
 
@@ -121,6 +140,7 @@ class Detector:
 
     def _learn(self, peer: int, before_ns: int, now_ns: int) -> None:
         """One pause between two words, while heartbeats were expected."""
+        self._paused_ns[peer] = now_ns
         if now_ns - self._seen_ns - self.heartbeat_ns > STALL_NS:
             return  # it was our own
         took_ns = now_ns - max(before_ns, self._busy_since_ns)

@@ -12,24 +12,27 @@ K = TypeVar("K", int, tuple[int, int])
 
 
 class _Gap:
-    __slots__ = ("asked_ns", "due_ns", "tries")
+    __slots__ = ("asked_again_ns", "asked_ns", "due_ns", "tries")
 
     def __init__(self, due_ns: int) -> None:
         self.due_ns = due_ns
         self.asked_ns = 0  # for the first time
+        self.asked_again_ns = 0  # for the last time
         self.tries = 0
 
 
 class Gaps(Generic[K]):
     """The owner says what is missing now (a bounded list, oldest first); this remembers what was asked for when."""
 
-    __slots__ = ("_delay_ns", "_gaps", "_retry_ns", "_rtt")
+    __slots__ = ("_delay_ns", "_gaps", "_max_ns", "_retry_ns", "_rtt")
 
-    def __init__(self, delay_ns: int, retry_ns: int, rtt: RoundTrip) -> None:
-        """`retry_ns`: between the first two questions, while no round trip is known."""
+    def __init__(self, delay_ns: int, retry_ns: int, max_ns: int, rtt: RoundTrip) -> None:
+        """`retry_ns`: between the first two questions, while no round trip is known. `max_ns`: between any two, where
+        answers do not take longer. Deliveries of a whole group may wait for one answer."""
         self._gaps: dict[K, _Gap] = {}
         self._delay_ns = delay_ns
         self._retry_ns = retry_ns
+        self._max_ns = max_ns
         self._rtt = rtt
 
     def update(self, missing: Iterable[K], now_ns: int, is_answer: bool = False) -> tuple[list[K], list[K]]:
@@ -54,13 +57,15 @@ class Gaps(Generic[K]):
     def due(self, now_ns: int) -> list[K]:
         """What to ask for now; each is asked again later, with back-off."""
         found = [key for key, gap in self._gaps.items() if gap.due_ns <= now_ns]
-        if any(self._gaps[key].tries for key in found):
-            self._rtt.expired()
+        asked_ns = max([gap.asked_again_ns for key in found if (gap := self._gaps[key]).tries], default=-1)
+        if asked_ns >= 0:
+            self._rtt.expired_one(now_ns, asked_ns)
         for key in found:
             gap = self._gaps[key]
             if not gap.tries:
                 gap.asked_ns = now_ns
-            gap.due_ns = now_ns + self._rtt.timeout_ns(gap.tries, self._retry_ns)
+            gap.asked_again_ns = now_ns
+            gap.due_ns = now_ns + self._rtt.patience_ns(gap.tries, self._retry_ns, self._max_ns)
             gap.tries += 1
         return found
 

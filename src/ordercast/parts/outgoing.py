@@ -59,6 +59,14 @@ class Outgoing:
         self._progress_ns = now_ns
         return True
 
+    def sent_late(self, now_ns: int, number: int) -> bytes | None:
+        """An own block leaves only now; None if it need not any more."""
+        found = self.unordered.get((self._me, number))
+        if found is None:
+            return None
+        found.sent_ns = now_ns
+        return found.block
+
     def stable(self, number: int) -> None:
         """An own block left the history: its share of the window is free."""
         self.bytes -= self._costs.pop(number, 0)
@@ -95,20 +103,22 @@ class Outgoing:
         for each in self.unordered.values():
             each.sent_ns, each.since_ns, each.tries = now_ns, now_ns, 0
 
-    def due(self, now_ns: int) -> list[tuple[int, int, bytes]]:
+    def due(self, now_ns: int, most: int = AT_ONCE) -> list[tuple[int, int, bytes]]:
         """Origin, number and block of what to send again now; counted as tried."""
         found = []
+        last_ns = 0
         for (origin, number), each in self.unordered.items():
             if self._due_ns(each) > now_ns:
                 continue
+            last_ns = max(last_ns, each.sent_ns)
             each.sent_ns = now_ns
             each.tries += 1
             self.is_exhausted = self.is_exhausted or each.tries > self._timing.tries
             found.append((origin, number, each.block))
-            if len(found) >= AT_ONCE:
+            if len(found) >= most:
                 break
         if found:
-            self._rtt.expired()
+            self._rtt.expired_one(now_ns, last_ns)
         return found
 
     def deadline_ns(self, now_ns: int) -> int:

@@ -28,7 +28,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Final, Protocol
 
-from ordercast.config import SECOND
+from ordercast.config import REGION_FLOWS, SECOND
 from ordercast.engine import NEVER
 from ordercast.errors import InvariantViolation, UsageError
 
@@ -206,8 +206,8 @@ class WindowPolicy:
         self._calm = min(SAMPLES, self._calm + 1)
 
 
-POLICIES: Final = ("window", "demand", "qsm")
-DEFAULT_POLICY: Final = "window"
+POLICIES: Final = REGION_FLOWS
+DEFAULT_POLICY: Final = POLICIES[0]
 
 
 def policy_of(name: str, growth: float = GROWTH, least: float = MIN_RATE) -> RatePolicy:
@@ -230,13 +230,17 @@ def first_rate_of(name: str) -> float:
 
 
 class CreditPool:
-    """A pool of credits. A send takes some; below `LOW` a timer brings them back at the given rate, up to `HIGH`."""
+    """A pool of credits. A send takes some; below `LOW` a timer brings them back at the given rate, up to `HIGH`.
 
-    __slots__ = ("_begin_ns", "_due_ns", "_level", "_rate")
+    scale: all four constants are divided by it. A simulation in which a datagram stands for twenty has the bursts of
+    the twenty, and not of 64 times as many."""
 
-    def __init__(self, rate: float) -> None:
+    __slots__ = ("_begin_ns", "_due_ns", "_level", "_rate", "_scale")
+
+    def __init__(self, rate: float, scale: float = 1.0) -> None:
         self._rate = rate
-        self._level = POOL
+        self._scale = scale
+        self._level = POOL / scale
         self._begin_ns = 0  # since when the timer runs
         self._due_ns = NEVER
 
@@ -255,16 +259,16 @@ class CreditPool:
     def take(self, now_ns: int, count: int) -> None:
         """Something was sent. A block may take more than there is."""
         self._level -= count
-        if self._level < LOW and self._due_ns == NEVER:
+        if self._level < LOW / self._scale and self._due_ns == NEVER:
             self._arm(now_ns)
 
     def expire(self, now_ns: int) -> None:
         """Bring back what the time that has passed is worth, which may be longer than the timer was set for."""
         if now_ns < self._due_ns:
             return
-        self._level = min(POOL, self._level + (now_ns - self._begin_ns) * self._rate / SECOND)
+        self._level = min(POOL / self._scale, self._level + (now_ns - self._begin_ns) * self._rate / SECOND)
         self._due_ns = NEVER
-        if self._level < HIGH:
+        if self._level < HIGH / self._scale:
             self._arm(now_ns)
 
     def deadline_ns(self) -> int:
@@ -272,7 +276,7 @@ class CreditPool:
 
     def _arm(self, now_ns: int) -> None:
         self._begin_ns = now_ns
-        wait_ns = min(HIGH - self._level, STEP) * SECOND / self._rate
+        wait_ns = min(HIGH / self._scale - self._level, STEP / self._scale) * SECOND / self._rate
         self._due_ns = now_ns + max(1, round(wait_ns))
 
 
@@ -285,11 +289,11 @@ class SendingRate:
 
     __slots__ = ("_credits", "_meter", "_policy", "_rate", "alpha", "reports")
 
-    def __init__(self, now_ns: int, policy: RatePolicy, first: float = MIN_RATE) -> None:
+    def __init__(self, now_ns: int, policy: RatePolicy, first: float = MIN_RATE, scale: float = 1.0) -> None:
         self._policy = policy
         self._rate = first
         self._meter = RateMeter(now_ns)
-        self._credits = CreditPool(first)
+        self._credits = CreditPool(first, scale)
         self.alpha = 1.0
         self.reports = 0  # that were believed
 

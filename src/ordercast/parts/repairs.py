@@ -43,8 +43,9 @@ class Repairs:
         self._heard_ns: dict[tuple[int, int], int] = {}  # blocks in parts -> when the last part came
         self._pace_ns = 0  # time from part to part, smoothed
         self._delay_ns = timing.nak_delay_ns
-        self._assignments: Gaps[int] = Gaps(timing.nak_delay_ns, timing.nak_retry_ns, rtt)
-        self._blocks: Gaps[tuple[int, int]] = Gaps(timing.nak_delay_ns, timing.nak_retry_ns, rtt)
+        waits = (timing.nak_delay_ns, timing.nak_retry_ns, timing.nak_max_ns)
+        self._assignments: Gaps[int] = Gaps(*waits, rtt)
+        self._blocks: Gaps[tuple[int, int]] = Gaps(*waits, rtt)
         self.is_answered = False  # something that we asked for has come since the last look
 
     def is_old(self, origin: int, number: int) -> bool:

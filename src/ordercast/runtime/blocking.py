@@ -8,7 +8,7 @@ timeout ends a call *inside* the loop: either it had its effect and returns, or 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from ordercast.config import Timing
@@ -46,6 +46,7 @@ class BlockingNode(BlockingNodeBase):
         site: str | None = None,
         sites: str | Path | SitesConfig | None = None,
         gms: Iterable[str | Address] | str | None = None,
+        placement: Mapping[str, int] | None = None,
         engines: EngineFactory | None = None,
         regions: RegionEngineFactory | None = None,
     ) -> None:
@@ -69,6 +70,7 @@ class BlockingNode(BlockingNodeBase):
                 site=site,
                 sites=sites,
                 gms=gms,
+                placement=placement,
                 engines=engines,
                 regions=regions,
             )

@@ -235,12 +235,22 @@ class UdpDriver:
             self._finish()
 
     def _on_readable(self, receiver: UnicastSocket | MulticastReceiver) -> None:
-        # Hot: one call per wake-up. Only this socket is drained: an empty one costs a system call to find out.
+        # Hot: one call per wake-up. Only this socket is drained: an empty one costs a system call to find out. Where
+        # there are regions, the blocks that wait come before tokens, which may have overtaken them in sockets of their
+        # own: otherwise members would ask one another for what is here already.
         receive = self.host.receive
         now_ns = self.now_ns()
         try:
-            for source, data, stride in receiver.drain():
-                receive(now_ns, source, data, stride)
+            if receiver is self.socket and self._listening.heard:
+                later = [(source, bytes(data), stride) for source, data, stride in receiver.drain()]
+                for region in self._listening.regional:
+                    for source, data, stride in region.drain():
+                        receive(now_ns, source, data, stride)
+                for source, copy, stride in later:
+                    receive(now_ns, source, memoryview(copy), stride)
+            else:
+                for source, data, stride in receiver.drain():
+                    receive(now_ns, source, data, stride)
         except Exception as error:
             self._break(error)
             return

@@ -52,6 +52,11 @@ class Listening:
     def receivers(self) -> list[MulticastReceiver]:
         return list(self._receivers.values())
 
+    @property
+    def regional(self) -> list[MulticastReceiver]:
+        """Of regions."""
+        return [self._receivers[address] for address in self.heard if address in self._receivers]
+
     def multicast_of(self, underlay: str) -> Address | None:
         """Where multicasts of an underlay go; None: each receiver gets a copy."""
         if underlay in self._sited:

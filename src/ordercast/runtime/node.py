@@ -9,7 +9,7 @@ import os
 import re
 import socket
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -21,7 +21,8 @@ from ordercast.api.local import LocalBackend
 from ordercast.api.node import NodeBase
 from ordercast.config import LAN_DATAGRAM, LOOPBACK_DATAGRAM, SITES_ORDERER, GroupConfig, Timing
 from ordercast.errors import NotMember, UsageError
-from ordercast.gms.embedded import EMBEDDED, EmbeddedService
+from ordercast.gms.embedded import EMBEDDED, EmbeddedService, embedded_timing
+from ordercast.gms.placement import labels_of
 from ordercast.groups.engines import EngineFactory, engines_of_sites
 from ordercast.groups.host import Host
 from ordercast.groups.regions.engines import RegionEngineFactory
@@ -74,6 +75,7 @@ class Node(NodeBase):
         site: str | None = None,
         sites: str | Path | SitesConfig | None = None,
         gms: Iterable[str | Address] | str | None = None,
+        placement: Mapping[str, int] | None = None,
         engines: EngineFactory | None = None,
         regions: RegionEngineFactory | None = None,
     ) -> None:
@@ -97,6 +99,8 @@ class Node(NodeBase):
         daemon, the site where there is a name.
         gms: where replicas of the membership service of regions are, "host:port" each, if multicast does not find them;
         "embedded": this node runs a replica itself, where it finds fewer than three.
+        placement: for such a replica: in which region of a plan each node belongs, by name. A node that it does not
+        name is in a region with those that are in the same groups. All nodes that run replicas get the same one.
         life: which life of `name` this is; by default the time. engines: what makes protocol engines, for tests.
         regions: the same for the engine of regions, which knows the membership service.
         """
@@ -131,6 +135,9 @@ class Node(NodeBase):
         others = [peer_address(peer) for peer in peers]
         if isinstance(gms, str) and gms != EMBEDDED:
             raise UsageError(f'gms is a list of addresses, or "{EMBEDDED}": write gms=[{gms!r}]')
+        if placement is not None and gms != EMBEDDED:
+            raise UsageError(f'a placement is for a node that runs the service: give gms="{EMBEDDED}" with it')
+        plan = labels_of(placement) if placement is not None else ()
         replicas = [peer_address(each) for each in gms] if gms is not None and gms != EMBEDDED else []
         if datagram is None:
             datagram = LOOPBACK_DATAGRAM if is_loopback(host) else LAN_DATAGRAM
@@ -187,7 +194,10 @@ class Node(NodeBase):
         self._loop = loop
         self._driver.start(self._open)
         self.service_addresses: list[Address] = services  # of replicas of the membership service of regions
-        self._embedded = EmbeddedService(self, self._driver, self._timing, _log.info) if gms == EMBEDDED else None
+        self._embedded: EmbeddedService | None = None
+        if gms == EMBEDDED:
+            patience = embedded_timing(self._timing, is_loopback=is_loopback(host))
+            self._embedded = EmbeddedService(self, self._driver, patience, _log.info, plan)
         _open.add(self)
 
     @property

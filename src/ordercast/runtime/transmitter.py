@@ -59,7 +59,7 @@ class Transmitter:
                     self.probes.append(Send(to, buffers, stride))
                     continue
                 if underlay == REGIONS_UNDERLAY and not unsent:
-                    ttl = self._host.ttl(underlay)  # it may be the multicast address of a region
+                    ttl = self._host.attached.reach(to, self._host.me.ttl)  # `to` may be the address of a region
                     last = ""
                     socket.set_ttl(ttl)
                 if unsent or not send(to, buffers, stride):

@@ -12,7 +12,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from contextvars import copy_context
 from typing import Any, Protocol, TypeVar
 
@@ -22,6 +22,8 @@ from ordercast.api.node import NodeBase
 from ordercast.config import LAN_DATAGRAM, GroupConfig, Timing
 from ordercast.errors import NotMember, UsageError
 from ordercast.gms.embedded import EMBEDDED, EmbeddedService
+from ordercast.gms.placement import labels_of
+from ordercast.gms.replica import GmsReplica
 from ordercast.groups.engines import EngineFactory
 from ordercast.groups.host import Host
 from ordercast.groups.regions.engines import RegionEngineFactory
@@ -154,8 +156,8 @@ class SimDriver:
     def is_up(self) -> bool:
         return self._node.stack is not None and self._node.life == self.host.me.life
 
-    def crash(self) -> None:
-        self._world.crash(self._node.name)
+    def crash(self, is_process: bool = False) -> None:
+        self._world.crash(self._node.name, is_process)
 
     def halt(self) -> None:
         """Stop of the node's own will."""
@@ -179,6 +181,7 @@ class SimNode(NodeBase):
         has_multicast: bool = True,
         regions: RegionEngineFactory | None = None,
         gms: str | None = None,
+        placement: Mapping[str, int] | None = None,
     ) -> None:
         if gms not in (None, EMBEDDED):
             raise UsageError(f'a simulated node finds the membership service by itself; gms is None or "{EMBEDDED}"')
@@ -196,7 +199,8 @@ class SimNode(NodeBase):
         super().__init__(self._local)
         self._driver = driver
         driver.start(self._open)
-        self._embedded = EmbeddedService(self, driver, as_timing(timing)) if gms == EMBEDDED else None
+        plan = labels_of(placement) if placement is not None else ()
+        self._embedded = EmbeddedService(self, driver, as_timing(timing), plan=plan) if gms == EMBEDDED else None
 
     @property
     def host(self) -> Host:
@@ -209,16 +213,27 @@ class SimNode(NodeBase):
         return self._driver, self._local
 
     @property
+    def embedded_service(self) -> EmbeddedService | None:
+        """As `Node.embedded_service`."""
+        return self._embedded
+
+    @property
     def is_up(self) -> bool:
         """Whether this life has neither crashed nor ended."""
         return self._driver.is_up
 
-    def crash(self) -> None:
-        """As by SIGKILL: nothing more is sent, and the tasks that wait here learn that the node is gone."""
+    @property
+    def embedded_replica(self) -> GmsReplica | None:
+        """The replica of the membership service that this node runs now, with gms="embedded"."""
+        return self._embedded.replica if self._embedded is not None else None
+
+    def crash(self, *, is_process: bool = False) -> None:
+        """Nothing more is sent, and the tasks that wait here learn that the node is gone. The machine is down, or
+        (`is_process`) only its process, as by SIGKILL: then its kernel tells senders so."""
         if self.is_up:
             if self._embedded is not None:
                 self._embedded.abort()
-            self._driver.crash()
+            self._driver.crash(is_process)
             self._open.fail(NotMember(f"the node {self.name!r} has crashed"))
 
     def abort(self) -> None:
@@ -258,9 +273,10 @@ class Simulation:
         buffer_bytes: int = BUFFER_BYTES,
         has_multicast: bool = True,
         gms: str | None = None,
+        placement: Mapping[str, int] | None = None,
     ) -> SimNode:
         """A node that is up; the next life of one that was there before and is down. gms: as `Node` has it, "embedded";
-        any other node finds the membership service by itself."""
+        any other node finds the membership service by itself. placement: as `Node` has it."""
         return SimNode(
             self.world,
             name,
@@ -271,6 +287,7 @@ class Simulation:
             has_multicast=has_multicast,
             regions=self._regions,
             gms=gms,
+            placement=placement,
         )
 
 

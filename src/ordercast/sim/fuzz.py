@@ -1,7 +1,7 @@
 """Many random scenarios, one for each seed, on several processors; the result does not depend on how many.
 
 A failing seed comes with the command that replays it and the first things that were wrong. Whatever a run does, it
-ends: events are bounded by the scenario (a livelock is a failure), and `HANG_S` of wall-clock time end a loop inside an
+ends: events are bounded by the scenario (a livelock is a failure), and `HANG_S` of processor time end a loop inside an
 engine.
 """
 
@@ -25,6 +25,8 @@ from ordercast.sim.chance import drawn_scenario
 from ordercast.sim.checkers.stuck import Excuse
 from ordercast.sim.many_groups import MANY_GROUPS, drawn_groups
 from ordercast.sim.many_run import run_groups
+from ordercast.sim.regions.plan import REGIONS, check_profile, drawn_regions
+from ordercast.sim.regions.run import run_regions
 from ordercast.sim.run import Outcome, Patch, run_scenario
 from ordercast.sim.scenario import PROFILES, SESSIONS, check_anticipate, check_orderer
 from ordercast.sim.sessions.plan import drawn_sessions
@@ -37,9 +39,6 @@ FIRST_FAILURES: Final = 5
 MAX_JOBS: Final = 64
 
 _TIME: Final = re.compile(r" at \d.*")
-
-Progress = Callable[[int, int, int], None]
-"""Called with (runs done, runs in all, runs failed)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,16 +161,19 @@ def fuzz(
     first_seed: int = 0,
     runs: int = 1_000,
     jobs: int = 1,
-    progress: Progress | None = None,
+    progress: Callable[[int, SeedResult], None] | None = None,
     *,
     anticipate: bool | None = None,
     profile: str = "all",
 ) -> FuzzReport:
     """Run `runs` random scenarios from `first_seed` on, `jobs` at a time.
 
+    `progress` is called after each run with how many are done, and the last one.
     `profile`: what they are about; "many-groups": programs with many groups on one underlay.
     """
-    if orderer != SITES:
+    if orderer == REGIONS:
+        check_profile(profile)
+    elif orderer != SITES:
         check_orderer(orderer, anticipate)
     if runs < 1 or jobs < 1 or first_seed < 0:
         raise UsageError("runs and jobs begin at 1, first-seed at 0")
@@ -180,12 +182,10 @@ def fuzz(
         raise UsageError(f"there is no profile {profile!r}; choose one of {', '.join(profiles)}")
     work = partial(run_seed, orderer, anticipate=anticipate, profile=profile)
     report = FuzzReport(orderer, first_seed, runs, anticipate, profile)
-    failed = 0
     for result in _results(work, range(first_seed, first_seed + runs), min(jobs, runs, MAX_JOBS)):
         report.results.append(result)
-        failed += not result.held
         if progress is not None:
-            progress(len(report.results), runs, failed)
+            progress(len(report.results), result)
     return report
 
 
@@ -202,6 +202,8 @@ def run_seed(
     with _hang_guard(HANG_S):
         if profile == SESSIONS:
             outcome = run_sessions(drawn_sessions(seed, orderer), patch)
+        elif orderer == REGIONS:
+            outcome = run_regions(drawn_regions(seed), patch)
         elif orderer == SITES:
             outcome = run_groups(drawn_site_groups(seed), patch)
         elif profile == MANY_GROUPS:
@@ -253,18 +255,21 @@ def _result(seed: int, outcome: Outcome, cpu_s: float) -> SeedResult:
 
 @contextmanager
 def _hang_guard(seconds: float) -> Iterator[None]:
-    """End a loop inside an engine with an exception, where the system has timers of that kind."""
+    """End a loop inside an engine with an exception, where the system has timers of that kind.
+
+    By the processor time of this process: a run that another program holds up is not one that hangs.
+    """
     if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def on_alarm(_number: int, _frame: FrameType | None) -> None:
-        raise TimeoutError(f"a run took more than {seconds:g} s of wall-clock time: a loop inside an engine?")
+        raise TimeoutError(f"a run took more than {seconds:g} s of processor time: a loop inside an engine?")
 
-    before = signal.signal(signal.SIGALRM, on_alarm)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    before = signal.signal(signal.SIGPROF, on_alarm)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)

@@ -313,6 +313,11 @@ class Network:
     def unsplit(self, sides: Sequence[Sequence[str]]) -> None:
         self._cuts.difference_update(_across(sides))
 
+    @property
+    def is_parted(self) -> bool:
+        """Whether some nodes cannot reach some others."""
+        return bool(self._cuts or self._sides)
+
     def heal(self) -> None:
         """End the partition and all cuts, also those of pipes."""
         self._sides = {}

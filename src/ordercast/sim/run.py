@@ -20,10 +20,11 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from ordercast.config import MAX_BLOCK, MS, SECOND
+from ordercast.config import LAN_DATAGRAM, MAX_BLOCK, MS, SECOND
 from ordercast.errors import OrdercastError
 from ordercast.groups.caller import WINDOW_BYTES
 from ordercast.groups.engines import EngineFactory
+from ordercast.orderers.token.calls import MAX_WAITING
 from ordercast.service import AGREED
 from ordercast.sim.calling import SimCaller
 from ordercast.sim.checkers import Verdict, check_all
@@ -39,7 +40,7 @@ from ordercast.sim.lives import late_applications, life_spans, possible_expulsio
 from ordercast.sim.member import SimMember
 from ordercast.sim.network import SOCKET_OVERHEAD_BYTES
 from ordercast.sim.resets import broken_resets
-from ordercast.sim.scenario import Scenario
+from ordercast.sim.scenario import CallPlan, Scenario
 from ordercast.sim.statistics import Statistics, count
 from ordercast.sim.traffic import CallDriver, LoadDriver
 from ordercast.sim.world import Livelock, World
@@ -363,11 +364,7 @@ class _Run:
         # Blocks are no larger than the history; a call is never cut, and may be.
         call = max((calls.size for calls in scenario.calls), default=0)
         block = _buffered(scenario, max(min(MAX_BLOCK, scenario.history_bytes), call))
-        called = sum(
-            min(WINDOW_BYTES, calls.count * _buffered(scenario, calls.size))
-            for calls in scenario.calls
-            if calls.node in scenario.callers
-        )
+        called = sum(_called(scenario, calls) for calls in scenario.calls if calls.node in scenario.callers)
         most_bytes = PEAK_FACTOR * scenario.history_bytes + len(scenario.nodes) * block + called
         most_blocks = PEAK_FACTOR * scenario.history_blocks + PEAK_BLOCKS * len(scenario.nodes)
         if stats.peak_bytes > most_bytes or stats.peak_blocks > most_blocks:
@@ -413,8 +410,18 @@ def told_violations(verdict: Verdict) -> list[str]:
 
 def _buffered(scenario: Scenario, nbytes: int) -> int:
     """What so many bytes take of a buffer, as engines count: datagrams with their headers and the kernel's overhead."""
-    datagrams = nbytes // (scenario.datagram - HEADER_BYTES) + 1
-    return nbytes + datagrams * (HEADER_BYTES + SOCKET_OVERHEAD_BYTES)
+    return _in_datagrams(scenario.datagram, nbytes)
+
+
+def _in_datagrams(datagram: int, nbytes: int) -> int:
+    return nbytes + (nbytes // (datagram - HEADER_BYTES) + 1) * (HEADER_BYTES + SOCKET_OVERHEAD_BYTES)
+
+
+def _called(scenario: Scenario, calls: CallPlan) -> int:
+    """What a caller's calls take of a buffer. Its window counts bytes in datagrams of its own size, not of the group's.
+    Calls without an acknowledgement have no window: a member keeps so many of them that wait."""
+    most = max(1, WINDOW_BYTES // _in_datagrams(LAN_DATAGRAM, calls.size)) if calls.wants_ack else MAX_WAITING
+    return min(calls.count, most) * _buffered(scenario, calls.size)
 
 
 def is_calm(scenario: Scenario) -> bool:

@@ -15,6 +15,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
+import numpy as np
+
 from ordercast.trace.cells import (
     CELL_BYTES,
     DEFINITION,
@@ -29,9 +31,11 @@ from ordercast.trace.cells import (
     NO_SERVICE,
     NULL,
     ROW,
+    ROW_DTYPE,
     ROW_TAG,
     TEXT_TAG,
     VERSION,
+    Cells,
     TraceGarbled,
     decode,
 )
@@ -181,6 +185,21 @@ class Recorder:
         )  # fmt: skip
         self._n = n + 1
         self._used = used + CELL_BYTES
+
+    def many(self, rows: Cells) -> None:
+        """Record rows that `rows_like` made, in their order."""
+        count = len(rows)
+        rows["n"] = np.arange(self._n, self._n + count)
+        self._n += count
+        data = rows.tobytes()
+        done = 0
+        while done < len(data):
+            if self._used > self._last_cell:
+                self._make_room(1)
+            size = min(len(data) - done, len(self._buffer) - self._used)
+            self._buffer[self._used : self._used + size] = data[done : done + size]
+            self._used += size
+            done += size
 
     def string(self, text: str) -> int:
         """The number of a name: underlay, group, view or sender. It stays good for the life of the recorder."""
@@ -356,3 +375,28 @@ def _entry(counts: dict[str, list[int]], detail: str) -> list[int]:
     if len(counts) >= MAX_TRAFFIC_KINDS:
         detail = OTHER
     return counts.setdefault(detail, [0, 0])
+
+
+def rows_like(
+    kind_code: int,
+    at_ns: int,
+    underlay: int,
+    group: int,
+    view: int,
+    sender: int,
+    first: int,
+    count: int,
+    rank: int,
+    *,
+    position: int = NULL,
+    prev_position: int = NULL,
+) -> Cells:
+    """One row, for `np.repeat`; the caller sets the columns that differ, and `Recorder.many` numbers them."""
+    cell = bytearray(CELL_BYTES)
+    _pack_row(
+        cell, 0,
+        ROW_TAG, kind_code, rank, 0,
+        underlay, group, view, sender, 0, 0, 0, 0, 0,
+        0, at_ns, first, count, position, prev_position, NULL,
+    )  # fmt: skip
+    return np.frombuffer(cell, dtype=ROW_DTYPE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ordercast.engine import Departed, LogLost, Note, Outbox
+from ordercast.membership.past import PastRings
 from ordercast.membership.policy import DepartureCause, Membership
 from ordercast.membership.quorum.local import LocalMember, coming_along
 from ordercast.membership.quorum.returning import Returning
@@ -10,21 +11,23 @@ from ordercast.membership.quorum.rule import electorate
 from ordercast.orderers import LoggedOrderer
 from ordercast.view import Reason, View
 from ordercast.wire.returns import Kept, decode_kept, encode_kept
-from ordercast.wire.views import Proposal, encode_result
+from ordercast.wire.views import Proposal, encode_result, encode_welcome
 
 
 class Keeping:
     """`returning`: this node was restarted, and its last ring is not known to be over."""
 
-    __slots__ = ("_local", "_stamp", "returning")
+    __slots__ = ("_has_left", "_local", "_stamp", "returning")
 
     def __init__(self, local: LocalMember) -> None:
         self._local = local
         self.returning: Returning | None = None
         self._stamp: object = None  # of what was given out last
+        self._has_left = False  # what is on disk says that a former life had left, and how
 
-    def restore(self, entry: bytes, next_block: int) -> None:
-        """An earlier life kept this. It matters if that life may still have a vote."""
+    def restore(self, entry: bytes, next_block: int, past: PastRings) -> None:
+        """An earlier life kept this. It matters if that life may still have a vote. If it has none any more, it crashed
+        soon after it had left or was put out; others that were restarted may not know that, and wait for its vote."""
         if not entry:
             return
         kept = decode_kept(entry)
@@ -32,6 +35,11 @@ class Keeping:
         former = kept.formerly[0]
         if kept.view.member(former) is not None or (former in kept.view.prior and not kept.is_decided):
             self.returning = Returning(self._local, kept, next_block)
+        else:
+            self._has_left = True
+            past.add_left(
+                kept.view.ring, encode_welcome(self._local.name, int(kept.is_decided), kept.config, kept.view)
+            )
 
     def retire(self, now_ns: int, header: bytes, membership: Membership[LoggedOrderer], out: Outbox) -> bool:
         """It is to leave. Whether it is on its way back: then it is out for its application, and keeps its vote."""
@@ -55,6 +63,9 @@ class Keeping:
         node is in. A shared underlay keeps nothing: its roster would have to be kept as well."""
         if self.returning is not None:
             kept = self.returning.kept
+        if self._has_left and kept is None:
+            return None  # it stays on disk until there is something newer: this life may crash as well
+        self._has_left = False
         if kept is None or kept.config.shared:
             is_new = self._stamp is not None
             self._stamp = None

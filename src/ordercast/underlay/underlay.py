@@ -249,8 +249,7 @@ class Underlay:
         if isinstance(memory, Legacy):
             self._orderer = Vacancy(self.me, memory.memory)
             self._membership.past.inherit(memory.endings)
-            self._membership.attempts = memory.attempts
-            self._luggage.former = memory.former
+            self._membership.attempts, self._luggage.former = memory.attempts, memory.former
 
     def _give_way(self) -> None:
         """The next engine of this node is in a ring: this one must not be in another. It serves, and ends."""
@@ -262,7 +261,7 @@ class Underlay:
         return self._keeping.changed(self._membership.kept())
 
     def restore(self, entry: bytes) -> None:
-        self._keeping.restore(entry, self._luggage.next_block)
+        self._keeping.restore(entry, self._luggage.next_block, self._membership.past)
 
     # The pass
 
@@ -485,8 +484,7 @@ class Underlay:
         # Also after a failure: of a member that was restarted no entry of the log has told the name.
         out.notes.extend([Note("name", member.id, detail=str(member)) for member in view.members])
         self.config = install.config
-        self._writer.ring = view.ring
-        self._writer.datagram = self.config.datagram
+        self._writer.ring, self._writer.datagram = view.ring, self.config.datagram
         self._routes.begin(now_ns, view)
         memory, is_silent = self._orderer.memory(), self._membership.silence.is_guest
         backlog, next_block = self._luggage.bring(memory, is_silent, view.numbers.get(self.me.id, 0))
@@ -549,8 +547,10 @@ class Underlay:
         if isinstance(transition, Refused):
             out.upcalls.append(transition)
         elif isinstance(transition, LeftRing):
+            departed = transition.expelled or Departed(True, False, transition.why.value)
             self._luggage.drop(orderer, out)
-            out.upcalls.append(Departed(True, False, transition.why.value))
+            out.upcalls.append(departed)
+            self._returning.departed(departed)
             if transition.is_serving:
                 return
         elif isinstance(transition, Visited):

@@ -118,6 +118,10 @@ class PlainRegions:
     def is_closed(self) -> bool:
         return False
 
+    @property
+    def is_held_up(self) -> bool:
+        return False
+
     def listens(self) -> frozenset[Address]:
         return frozenset([view.address for view in self.views.values() if view.address is not None])
 

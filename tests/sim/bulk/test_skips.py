@@ -80,3 +80,23 @@ def test_causes_of_loss_are_independent_of_each_other() -> None:
     assert skips.rate == pytest.approx(0.1)
     skips.change("uniform", 0.0)
     assert skips.draw() == NEVER
+
+
+def test_a_burst_loses_the_same_share_in_a_row() -> None:
+    skips = Skips(random.Random("burst"))
+    skips.change("hiccup", 0.4, burst=20)
+    lost: list[bool] = []
+    while len(lost) < 200_000:
+        lost += [False] * skips.draw() + [True]
+    assert sum(lost) / len(lost) == pytest.approx(0.4, abs=0.02)
+    text = "".join("x" if each else "." for each in lost)
+    runs = [len(run) for run in text.split(".") if run][:-1]
+    assert all(run % 20 == 0 for run in runs)
+
+
+def test_a_burst_ends_with_its_cause() -> None:
+    skips = Skips(random.Random("burst"))
+    skips.change("hiccup", 0.5, burst=20)
+    skips.draw()
+    skips.change("hiccup", 0.0)
+    assert skips.draw() == NEVER

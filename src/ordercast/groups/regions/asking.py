@@ -49,7 +49,7 @@ class RegionRequests:
         self._asked.append((True, list(names)))
 
     def follow(self, names: Sequence[str], joined: JoinedGroups) -> None:
-        new = [name for name in names if name not in joined.numbers and name not in self._followed]
+        new = [name for name in names if not self._stays_in(name, joined) and name not in self._followed]
         if not new:
             return
         if len(self._followed) + len(new) > MAX_FOLLOWED:
@@ -57,6 +57,10 @@ class RegionRequests:
         self._followed.update(dict.fromkeys(new))
         self.unnumbered.update(dict.fromkeys(new))
         self._asked.append((False, new))
+
+    def _stays_in(self, name: str, joined: JoinedGroups) -> bool:
+        """Whether this node knows a group for being in it, and is not about to leave it."""
+        return name in joined.numbers and name not in joined.leaving and name not in self.leaves
 
     def addressed(self, names: Sequence[str], table: NumberedGroups) -> NamedGroups:
         """What a message to these groups is for."""
@@ -92,8 +96,9 @@ class RegionRequests:
         if self._followed:
             self._asked.append((False, list(self._followed)))
 
-    def take_leaves(self, now_ns: int, sending: RegionSending, *, is_in: bool) -> list[str]:
-        """The groups that the service is to be told of now."""
+    def take_leaves(self, now_ns: int, sending: RegionSending, joined: JoinedGroups, *, is_in: bool) -> list[str]:
+        """The groups that the service is to be told of now. What still waits to be sent to one of them leaves later, as
+        from outside: its number would be forgotten otherwise."""
         ready: list[str] = []
         for name, due_ns in self.leaves.items():
             if due_ns == NEVER:
@@ -101,6 +106,8 @@ class RegionRequests:
             number = self._engine.table.number(name) if name else 0
             if due_ns <= now_ns or not is_in or not (sending.route_of(number).count if name else sending.count):
                 ready.append(name)
+                if name and len(self._followed) < MAX_FOLLOWED and sending.is_waited_for(name, number):
+                    self.follow([name], joined)
         for name in ready:
             del self.leaves[name]
         return ready

@@ -23,6 +23,7 @@ from ordercast.groups.regions.asking import RegionRequests
 from ordercast.groups.regions.engines import RegionalEngine
 from ordercast.groups.regions.handles import RegionHandles
 from ordercast.groups.regions.joined import JoinedGroups
+from ordercast.groups.regions.lanes import SentNumbers
 from ordercast.groups.regions.port import RegionPort, check_supported
 from ordercast.groups.regions.reception import RegionReception
 from ordercast.groups.regions.rows import RegionRows
@@ -78,9 +79,16 @@ class RegionChannel:
     )
 
     def __init__(
-        self, me: Member, make: Callable[[], RegionalEngine], order: int, *, recorder: Recorder | None
+        self,
+        me: Member,
+        make: Callable[[], RegionalEngine],
+        order: int,
+        *,
+        recorder: Recorder | None,
+        sent: SentNumbers,
     ) -> None:
-        """`make`: an engine, and another one whenever this node was excluded."""
+        """`make`: an engine, and another one whenever this node was excluded. `sent`: by this node, before it left all
+        regions and came back."""
         # what it is
         self.me = me
         self._make = make
@@ -101,7 +109,7 @@ class RegionChannel:
         self.base = RegionPort("", self)
         # traffic
         self.rows = RegionRows(recorder, str(me), self.name_of)
-        self.sending = RegionSending(engine, self.table, self.views, self.rows, self.out, self.joined)
+        self.sending = RegionSending(engine, self.table, self.views, self.rows, self.out, self.joined, sent)
         self.reception = RegionReception(self)
         self.sent = Meter()
         self.received = Meter()
@@ -123,8 +131,10 @@ class RegionChannel:
     @property
     def is_consumption_urgent(self) -> bool:
         """Whether the engine is to be told soon that the application has received."""
-        share = max(1, self.engine.config.history_blocks // CONSUMED_SHARE)
-        return self.consumption.done_seq - self.consumption.consumed_seq >= share
+        done = self.consumption.done_seq - self.consumption.consumed_seq
+        if done > 0 and self.engine.is_held_up:
+            return True  # the whole region waits
+        return done >= max(1, self.engine.config.history_blocks // CONSUMED_SHARE)
 
     @property
     def max_message(self) -> int:
@@ -306,12 +316,14 @@ class RegionChannel:
 
     def stop(self, now_ns: int) -> None:
         """The node stops."""
+        self.handles.is_still = True
         self.rows.node.traffic(now_ns, self.sent, self.received, last=True)
         self.sending.fail(NotMember("the node has stopped, and with it its part of all regions"))
         self._settle()
 
     def fail(self, error: OrdercastError) -> None:
         """The node cannot go on."""
+        self.handles.is_still = True
         self.sending.fail(error)
 
     def unrest(self) -> list[str]:
@@ -325,7 +337,8 @@ class RegionChannel:
             texts.append(f"{self.sending.count} messages wait to be sent")
         if self.joined.joining or self.joined.leaving or self.requests.leaves:
             texts.append("groups are being joined or left")
-        if self.base.events or any(port.events for port in self.handles.ports.values()) or self.reception.has_backlog:
+        ports = [self.base] if self.handles.is_fed else self.handles.ports.values()
+        if any(port.events for port in ports) or self.reception.has_backlog:
             texts.append("the application has not taken everything")
         return texts
 
@@ -387,12 +400,15 @@ class RegionChannel:
                 if port.events:
                     self.note(port)
 
-    def derive(self, port: RegionPort) -> View:
-        """The view of a port's group, or of the node."""
+    def derive(self, port: RegionPort) -> View | None:
+        """The view of a port's group, or of the node. None: the epoch has taken this node out of the group, and what
+        ends its membership is still to come."""
         if not port.group:
             return self.views.of_node()
-        number = self.joined.numbers.get(port.group, 0)
-        found, before = self.views.of_regions(self.table.regions(number)), port.shown
+        regions = self.table.regions(self.joined.numbers.get(port.group, 0))
+        if self.views.mine not in regions:
+            return None
+        found, before = self.views.of_regions(regions), port.shown
         if before is None:
             return replace(found, group=port.group, came_with=(str(self.me),))
         former = set(before.members)
@@ -423,6 +439,10 @@ class RegionChannel:
 
     def _on_departed(self, now_ns: int, gone: Departed) -> None:
         self.is_in = False
+        for name in list(self.joined.leaving):  # it is out of these as well, and does not come back to them
+            self._end(now_ns, name, Left(wanted=True, returning=False, text="left", group=name))
+        if gone.returning and self.base.is_leaving:
+            gone = Departed(True, False, gone.text)  # it was on its way out
         self.rows.leave(now_ns, text=gone.text)
         self.views.forget()
         self.reception.depart()
@@ -448,6 +468,7 @@ class RegionChannel:
         for port in list(self.handles.ports.values()):
             port.end(replace(left, group=port.group))
         self.handles.ports.clear()
+        self.joined.clear()
         self.base.end(left)
 
     def _begin_again(self, now_ns: int) -> None:
@@ -472,10 +493,11 @@ class RegionChannel:
 
     def _leave(self, now_ns: int) -> None:
         """Groups to which nothing waits to be sent are left; the service, when nothing waits at all."""
-        ready = self.requests.take_leaves(now_ns, self.sending, is_in=self.is_in)
+        ready = self.requests.take_leaves(now_ns, self.sending, self.joined, is_in=self.is_in)
         names = [name for name in ready if name]
         if names:
             self.joined.leave(names)
+            self.requests.ask(now_ns)  # first of all for what is sent to them later
             self.engine.leave(now_ns, names)
         if len(names) < len(ready):
             self.requests.departs = False

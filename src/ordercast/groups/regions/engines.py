@@ -87,6 +87,10 @@ class RegionalEngine(Protocol):
     @property
     def is_closed(self) -> bool: ...
 
+    @property
+    def is_held_up(self) -> bool:
+        """Whether a token waits here until the application has received more."""
+
     def listens(self) -> frozenset[Address]:
         """The multicast addresses that this node has to hear now: of its views that are not forgotten."""
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 class RegionHandles:
     """By name and by number, and what their applications wait for."""
 
-    __slots__ = ("_news", "by_number", "feeding", "is_fed", "is_refused", "ports", "waiting")
+    __slots__ = ("_news", "by_number", "feeding", "is_fed", "is_refused", "is_still", "ports", "waiting")
 
     def __init__(self) -> None:
         self.ports: dict[str, RegionPort] = {}  # by name
@@ -19,6 +19,7 @@ class RegionHandles:
         self.is_fed = False  # the base port receives all groups
         self.waiting: dict[RegionPort, None] = {}  # ports whose tasks wait for room
         self.is_refused = False  # something did not fit since a pass has last moved anything
+        self.is_still = False  # the node has stopped: what was received can be taken, and no view is told
         self.feeding: dict[RegionPort, None] = {}  # ports whose applications have a feed
         self._news: dict[RegionPort, None] = {}
 

@@ -81,11 +81,14 @@ class JoinedGroups:
         """This node is out of the service, and comes back: the groups get numbers anew."""
         self.wanted = WantedGroups()
         self._names = None
-        for name in self.leaving:
-            self.numbers.pop(name, None)
-        self.leaving.clear()
         self.joining = dict.fromkeys(self.numbers)
         self.numbers = dict.fromkeys(self.numbers, NOT_IN)
+
+    def clear(self) -> None:
+        """This node is out of everything for good."""
+        self.depart()
+        self.numbers.clear()
+        self.joining.clear()
 
     def name(self, number: int) -> str:
         """The name of a group that this node is in; empty: there is none."""

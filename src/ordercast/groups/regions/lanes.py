@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NamedTuple
 
 from ordercast.config import MAX_BLOCK
 from ordercast.groups.queue import Packed, SendQueue
@@ -13,6 +16,13 @@ from ordercast.wire.block import OVERHEAD, pack_fragment
 
 BlockKind = tuple[Service, int, Addressees | None]
 """Messages of one service and type, each to one group or all to the same groups, share a block."""
+
+
+class SentNumbers(NamedTuple):
+    """What a node has sent in its life to regions that it has left since: it goes on with these numbers."""
+
+    regions: Mapping[int, int] = MappingProxyType({})  # the number of the next message, by region
+    serial: int = 0
 
 
 class SendLane:

@@ -101,6 +101,8 @@ class RegionPort:
         if self._epoch != channel.views.epoch or self._view is None:
             self._epoch = channel.views.epoch
             found = channel.derive(self)
+            if found is None:
+                return self._view
             if self._view is None or found.id != self._view.id or found.members != self._view.members:
                 self._view = found
         return self._view
@@ -217,7 +219,8 @@ class RegionPort:
     def _has_new_view(self) -> bool:
         """An epoch has changed the view since the application was told of one. A node that receives all groups at once
         is told when that happens."""
-        if not self.group or self.shown is None or self.channel.handles.is_fed:
+        handles = self.channel.handles
+        if not self.group or self.shown is None or handles.is_fed or handles.is_still:
             return False
         view = self.view
         return view is not None and view is not self.shown

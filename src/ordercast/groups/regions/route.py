@@ -66,6 +66,10 @@ class Route:
         """Of what waits longest."""
         return self._items[0][0] if self._items else NO_ORDER
 
+    def items(self) -> list[RouteItem]:
+        """What waits, in order."""
+        return [item for _, item in self._items]
+
     # In.
 
     def offer(self, payload: bytes, service: Service, type_: int, group: Target, order: int, after: int) -> None:

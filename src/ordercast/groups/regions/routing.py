@@ -56,6 +56,23 @@ class Routing:
             return regions_of(numbers[0])
         return tuple(sorted({region for number in numbers for region in regions_of(number)}))
 
+    def has_any(self, name: str, number: int) -> bool:
+        """Whether something waits for this group. `number`: 0 where it is not known, and neither are its messages."""
+        for item in [item for route in self.all for item in route.items()]:
+            groups = item.groups
+            if isinstance(groups, NamedGroups):
+                if name in groups.names:
+                    return True
+            elif not number:
+                return True
+            elif isinstance(item, Stretch):
+                targets = listed(item.groups) if item.groups is not None else [item.target]
+                if any(target.number == number for target in targets):
+                    return True
+            elif isinstance(item, LargeMessage) and item.group is not None and item.group.number == number:
+                return True
+        return False
+
     def next_order(self) -> int:
         self.order += 1
         return self.order

@@ -25,7 +25,7 @@ from ordercast.groups.queue import QUEUE_BYTES, SMALL_SHARE
 from ordercast.groups.queued import AddressedMessages, LargeMessage, NumberedTargets, Routes, Stretch, Target
 from ordercast.groups.regions.engines import RegionalEngine
 from ordercast.groups.regions.joined import JoinedGroups
-from ordercast.groups.regions.lanes import SendLane
+from ordercast.groups.regions.lanes import SendLane, SentNumbers
 from ordercast.groups.regions.route import Route, copy_of, stretch_of
 from ordercast.groups.regions.routing import Routing
 from ordercast.groups.regions.rows import RegionRows
@@ -87,6 +87,7 @@ class RegionSending:
         rows: RegionRows,
         out: Outbox,
         joined: JoinedGroups,
+        sent: SentNumbers,
     ) -> None:
         self._engine = engine
         self._views = views
@@ -98,11 +99,12 @@ class RegionSending:
         self._is_held = True  # this node is not in the service
         self.count = 0
         self.nbytes = 0
-        self.serial = 0  # of the next message that leaves
+        self.serial = sent.serial  # of the next message that leaves
         self.dropped_blocks = 0  # that an engine has refused although it had room, until their region had another view
         # lanes
         self.lanes: dict[int, SendLane] = {}  # by region
-        self._numbers: dict[int, tuple[int, int]] = {}  # of regions without a lane: its next message, and its blocks
+        # Of regions without a lane: its next message, and its blocks.
+        self._numbers = {region: (number, 0) for region, number in sent.regions.items()}
         # the pass
         self._touched: dict[int, SendLane] = {}
         self._passed: list[tuple[LaneWait, list[SendLane]]] = []
@@ -129,6 +131,16 @@ class RegionSending:
     @property
     def has_room(self) -> bool:
         return self.nbytes < ALL_BYTES and self.count < ALL_MESSAGES
+
+    def sent_numbers(self) -> SentNumbers:
+        """For who sends when this is over."""
+        regions = {region: number for region, (number, _) in self._numbers.items()}
+        regions |= {region: lane.queue.end_number for region, lane in self.lanes.items()}
+        return SentNumbers(regions, self.serial)
+
+    def is_waited_for(self, name: str, number: int) -> bool:
+        """Whether something for this group has not left."""
+        return bool(self.count) and self._routing.has_any(name, number)
 
     def marks(self) -> object:
         """Something that changes when anything goes on; None: nothing waits."""

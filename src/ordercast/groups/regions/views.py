@@ -11,7 +11,7 @@ from hashlib import blake2b
 from typing import Final
 
 from ordercast.orderers.regions.given import GivenEpoch, GivenView
-from ordercast.view import Member, Reason, View
+from ordercast.view import Address, Member, Reason, View
 
 MAX_NAMES: Final = 65_536
 """Names of nodes remembered, those of earlier views included; at the bound only the present members' are kept."""
@@ -23,7 +23,7 @@ MAX_DERIVED: Final = 4_096
 class RegionViews:
     """What this node knows of the regions."""
 
-    __slots__ = ("_derived", "current", "epoch", "me", "mine", "names", "service")
+    __slots__ = ("_derived", "current", "epoch", "me", "mine", "names", "reach", "service")
 
     def __init__(self, me: Member) -> None:
         self.me = me
@@ -32,6 +32,9 @@ class RegionViews:
         self.epoch = -1  # the number of the installed one
         self.service = 0
         self.names: dict[int, str] = {me.id: str(me)}  # of senders
+        self.reach: dict[
+            Address, int
+        ] = {}  # how far multicasts to a region go, by its address, of which there is a pool
         self._derived: dict[tuple[int, ...], View] = {}
 
     @property
@@ -50,6 +53,8 @@ class RegionViews:
         for view in epoch.views:
             if view.view not in ended:  # it may be told of one that has ended meanwhile
                 self.current[view.region] = view
+            if view.address is not None:  # also where it has ended: what it lacks is sent again
+                self.reach[view.address] = max([self.me.ttl, *[member.ttl for member in view.members]])
             for member in view.members:
                 self.names[member.id] = str(member)
         if len(self.names) > MAX_NAMES:
@@ -57,7 +62,7 @@ class RegionViews:
             self.names = {self.me.id: str(self.me), **present}
         self.mine, self.epoch, self.service = epoch.mine, epoch.number, epoch.service
         self._derived.clear()
-        return self.own is not before
+        return _name(self.own) != _name(before)  # a snapshot names the view that holds already
 
     def forget(self) -> None:
         """This node is out of the service."""
@@ -107,6 +112,10 @@ class RegionViews:
 def _view(counter: int, creator: str, members: tuple[Member, ...]) -> View:
     ring = int.from_bytes(blake2b(f"{counter}@{creator}".encode(), digest_size=8).digest(), "big") or 1
     return View(counter, creator, ring, 0, 0, 0, members, {}, Reason.JOIN, group="")
+
+
+def _name(view: GivenView | None) -> int:
+    return view.view if view is not None else 0
 
 
 def _age(view: GivenView) -> tuple[int, int]:

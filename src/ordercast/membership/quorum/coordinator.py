@@ -212,8 +212,8 @@ class Coordinator:
             self.due_ns = now_ns
         elif is_new:
             self._consider(now_ns, out)
-        elif self.is_patient:  # it waits, and can say now for which members
-            body = encode_check(self.ballot, self.answered)
+        else:  # it waits, and hears that we are there: if it was restarted again, it was not asked by us
+            body = encode_check(self.ballot, self.answered if self.is_patient else [])
             out.sends.append(self._local.writer.control(returned.member.address, Kind.CHECK, body))
 
     def on_sign(self, source: Address, origin: int, out: Outbox) -> None:
@@ -403,10 +403,14 @@ class Coordinator:
         upto = remainder.upto if bound is None else bound.view.seq - 1
         position, numbers, change = log.preview(max(remainder.upto, log.received))
         base = self._orderer.view if change is None else open_change(change)
-        # A restarted member may have received a change that nobody has in a log any more.
-        base = self._answers.last_view(base)
         for member in base.members:  # a newcomer of the remainder has its number by its join
             numbers[member.id] = max(numbers.get(member.id, 0), base.numbers.get(member.id, 0))
+        # A restarted member may have received a change that nobody has in a log any more. What stands before it is lost
+        # with it: its senders go on where the log ends, and send that again. So the numbers of such a view count only
+        # for members of which no log knows.
+        base = self._answers.last_view(base)
+        for member in base.members:
+            numbers.setdefault(member.id, base.numbers.get(member.id, 0))
         unknown = [member for member in base.members if member.id not in self.invitees]
         if unknown:
             self._note_join(base)

@@ -128,8 +128,7 @@ class QuorumMembership:
         view, old = orderer.view, self._state
         self._joining, self._withdrawing, self.phase = None, None, Phase.MEMBER
         self._state = state = QuorumRing(self._local, self._wishes, self._config, orderer, self._counter)
-        self.ring, self.is_whole = view.ring, True
-        self._last_view = view
+        self.ring, self.is_whole, self._last_view = view.ring, True, view
         self._linger_ns = now_ns + self._local.timing.linger_ns if self.silence.is_guest else NEVER
         self._admission.clear()
         if old is not None:
@@ -175,12 +174,10 @@ class QuorumMembership:
         self, now_ns: int, source: Address, kind: int, ring: int, origin: int, body: bytes | memoryview, out: Outbox
     ) -> None:
         """A datagram of a ring that was ours, or of an unknown one on the same address."""
-        if ring not in self.past:
-            self._count("foreign")
-            if self._joining is not None:
-                self._joining.on_traffic(now_ns)
-            return
-        self._count("old_ring")
+        is_past = ring in self.past
+        self._count("old_ring" if is_past else "foreign")
+        if self._joining is not None and not is_past:
+            self._joining.on_traffic(now_ns)
         self.past.answer(now_ns, self._local.writer, source, kind, ring, origin, body, out)
 
     def on_heard(self, now_ns: int, origin: int) -> None:  # noqa: ARG002 - other policies may count from now on
@@ -200,8 +197,7 @@ class QuorumMembership:
         self._after_recovery(now_ns, state, out)
 
     def on_applied(self, now_ns: int, views: list[View], out: Outbox) -> None:
-        me = self._local.me
-        state = self._state
+        me, state = self._local.me, self._state
         for view in views:
             self._counter = max(self._counter, view.counter)
             if state is not None:
@@ -327,7 +323,7 @@ class QuorumMembership:
                 self._onward = onward_of(state.orderer.view) or self._onward
                 self._exclude(state, DepartureCause.SUPERSEDED, out)
             else:
-                self._give_up(now_ns, out)
+                self._give_up(now_ns, state, out)
 
     def deadline_ns(self) -> int:
         due = min(self._meeting.due_ns, self._linger_ns, self._patience.due_ns)
@@ -381,8 +377,7 @@ class QuorumMembership:
     def _withdraw(self, now_ns: int, joining: Joining, out: Outbox) -> None:
         """A join has come to nothing. A member that was asked may let us in all the same: then we leave in order."""
         if joining.asked:
-            self.phase = Phase.LINGERING
-            self.silence = Silence.WITHDRAWN
+            self.phase, self.silence = Phase.LINGERING, Silence.WITHDRAWN
             self._withdrawing = Withdrawing(self._local, joining)
             self._withdrawing.start(now_ns, out)
 
@@ -459,7 +454,7 @@ class QuorumMembership:
         why = DepartureCause.LEFT if was_leaving else DepartureCause.DISSOLVED
         has_lost = self._last_view is not None and self._last_view.incarnation > 0
         self._end(Dissolved(why), f"the ring has ended: {why.value}", out, not was_leaving)
-        if was_leaving and has_lost and self.silence is not Silence.VISITING:
+        if was_leaving and has_lost and self.phase is Phase.CLOSED:
             # A member that a failure left behind looks for a group that is no more: it may be told.
             self.phase, self._linger_ns = Phase.LINGERING, self._patience.serve(now_ns)
 
@@ -546,17 +541,19 @@ class QuorumMembership:
 
     # The end
 
-    def _give_up(self, now_ns: int, out: Outbox) -> None:
-        """Our leave, or what comes before it, never got through. The application is out. The others may need our vote,
-        and what they recover to can order our leave: for some time longer this is no crash."""
+    def _give_up(self, now_ns: int, state: QuorumRing, out: Outbox) -> None:
+        """Our leave or our expulsion, or what comes before it, never got through. The application is out. Others may
+        need our vote, and what they recover to can order our leave: for some time longer this is no crash."""
         why = DepartureCause.LEFT_STUCK
-        if self._patience.is_asked and self.silence is Silence.NONE:
-            self._note(f"{why.value}; its vote stays", out)
-            self._pending, self.silence = LeftRing(why, is_serving=True), Silence.SERVING
-            self._linger_ns = self._patience.serve(now_ns)
-            self._update_direct()
-        else:
+        if self.silence is not Silence.NONE:
             self._end(LeftRing(why), why.value, out)
+            return
+        expelled = None if self._patience.is_asked else departed_by(state.orderer.view, False, self._wishes.is_manual)
+        self._note(f"{expelled.text if expelled is not None else why.value}; its vote stays", out)
+        self._is_return = self._is_return or (expelled is not None and expelled.returning)
+        self._pending, self.silence = LeftRing(why, True, expelled), Silence.SERVING
+        self._linger_ns = self._patience.give_up(now_ns)
+        self._update_direct()
 
     def _exclude(self, state: QuorumRing, why: DepartureCause, out: Outbox) -> None:
         """Out of the ring against our will: say so, and come back as a new member."""
@@ -577,7 +574,8 @@ class QuorumMembership:
         self._pending, self.phase = transition, Phase.CLOSED
         if self.silence is Silence.VISITING:
             self._pending, self.phase = Visited(), Phase.JOINING
-            self._patience = LeavePatience(self._local.timing.linger_ns)
+        if self.silence in (Silence.VISITING, Silence.SERVING):  # it may come back
+            self.silence, self._patience = Silence.NONE, LeavePatience(self._local.timing.linger_ns)
         self._joining = self._withdrawing = self._state = None
         self.ring, self.is_whole, self._is_dissolving = NO_RING, False, False
         self._admission.clear()

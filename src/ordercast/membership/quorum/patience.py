@@ -60,7 +60,8 @@ class LeavePatience:
 
     def retired(self, now_ns: int, reason: Reason) -> int:
         """The last change that we received takes us out, or ends the ring: until when to wait for its decision."""
-        is_against_will = reason in (Reason.DISSOLVE, Reason.EXPEL)  # then the others may need our vote for longer
+        # Nobody here waits for that where it is against our will, and the others may need our vote for longer.
+        is_against_will = reason in (Reason.DISSOLVE, Reason.EXPEL) and not self.is_asked
         return now_ns + (LONGEST if is_against_will else 1) * self._patience_ns
 
     def freeze(self, now_ns: int, silence: Silence, has_failed: bool) -> int:
@@ -79,6 +80,11 @@ class LeavePatience:
         """We are out, or our application is: until when to serve, unless a quorum knows of our leave before."""
         self.due_ns = NEVER
         return now_ns + LONGEST * self._patience_ns
+
+    def give_up(self, now_ns: int) -> int:
+        """Our application is out, and we are not: what the others recover to is to order our leave."""
+        self.header = self.header or b""
+        return self.serve(now_ns)
 
     def _look_again(self, now_ns: int, received: int) -> None:
         self._received = received

@@ -56,6 +56,7 @@ SLOW_NS: Final = 1 * SECOND  # between signs of life while nothing happens
 BACK_OFF: Final = 4  # doublings of the time between signs, from `find_ns` on
 PROPOSE_TRIES: Final = 15  # times that a result is sent before the next round
 TOLD_NS: Final = 3 * SECOND  # so long the word of a coordinator about those that have answered it is good
+SEARCH_WAITS: Final = 2  # times `recovery_wait_ns`: so long members with a log may be silent, as they wait for another
 FOREIGN_WAITS: Final = 2  # times `recovery_wait_ns`: so long another ring of the name is asked whether it follows ours
 
 
@@ -80,6 +81,7 @@ class Returning:
         "_leavers",
         "_local",
         "_next_block",
+        "_patient_ns",
         "_proposal",
         "_ready_ns",
         "_steps",
@@ -100,7 +102,8 @@ class Returning:
         self._tries = 0
         # Others that were restarted
         self._heard: dict[int, Returned] = {}  # by the id that each has in the ring: the last that it said
-        self._heard_ns: dict[int, int] = {}  # and when; for people
+        self._heard_ns: dict[int, int] = {}  # when a member spoke in the ring, by that id; for people
+        self._patient_ns = 0  # when those that are there have had time to speak; for people
         self._leavers: dict[int, Address] = {}  # members that have left, were not restarted, and may still have a vote
         self._ready_ns = NEVER  # since when they are enough, with this one
         self._coordinator_ns = 0  # when a coordinator was heard last
@@ -130,6 +133,11 @@ class Returning:
         heard = [member for member, at_ns in self._heard_ns.items() if now_ns - at_ns < silent_ns]
         return {self.kept.formerly[0], *heard, *answered}
 
+    def is_patient(self, now_ns: int) -> bool:
+        """Whether members that have not spoken had time to do so: one with a log first waits for its coordinator, which
+        may be gone."""
+        return now_ns >= self._patient_ns
+
     def electorates(self) -> tuple[list[Electorate], View]:
         """The views whose quorums have to be there, as far as those that were heard know; and the last view."""
         votes, base = self._as_votes(self._heard, {})
@@ -137,9 +145,9 @@ class Returning:
 
     def coordinator(self, now_ns: int) -> int:
         """The member that re-forms the group, and has not said yet which members have answered it; 0: there is none."""
-        is_heard = self._coordinator_ns > 0 and now_ns - self._coordinator_ns < TOLD_NS
-        node = self.kept.promised.node if is_heard and not self._is_told(now_ns) else 0
-        return node if node != self._local.me.id else 0
+        node = self.kept.promised.node
+        is_heard = node in self._heard_ns and now_ns - self._heard_ns[node] < TOLD_NS
+        return node if is_heard and node != self._local.me.id and not self._is_told(now_ns) else 0
 
     def _is_told(self, now_ns: int) -> bool:
         return self._answered_ns > 0 and now_ns - self._answered_ns < TOLD_NS
@@ -150,6 +158,7 @@ class Returning:
         view = self.kept.view
         members = ", ".join(map(str, view.members))
         self._note(f"restarted with its folder: it was in view {view.id} of {members}, and votes there", out)
+        self._await_members(now_ns)
         self._announce(now_ns, out)
 
     def on_control(
@@ -165,6 +174,7 @@ class Returning:
             if ring == self.kept.ended[0] and kind not in (Kind.COMMIT, Kind.ENDED):
                 self._say(source, Kind.COMMIT, self.kept.ended[1], ring, out)
         else:
+            self._note_voice(now_ns, origin)
             self._on_ring_message(now_ns, kind, source, origin, body, out)
             self._note_leaver(now_ns, source, origin)
 
@@ -187,7 +197,8 @@ class Returning:
             self._on_deny(now_ns, decode_ballot(body))
         elif kind == Kind.CHECK:
             ballot, answered = decode_check(body)
-            if ballot == self.kept.promised and not self._is_coordinating:  # otherwise a leaver asks, and waits anyway
+            # One that says nothing asks a former life of this node, or cannot say yet which members are missing.
+            if answered and ballot == self.kept.promised and not self._is_coordinating:
                 self._answered, self._answered_ns = answered, now_ns
         elif kind == Kind.COMMIT:
             self._on_commit(now_ns, decode_result(body)[1], body, out)
@@ -212,6 +223,9 @@ class Returning:
         return self._due_ns
 
     # Showing itself
+
+    def _await_members(self, now_ns: int) -> None:
+        self._patient_ns = now_ns + SEARCH_WAITS * self._local.timing.recovery_wait_ns
 
     def _answer(self, source: Address, asking: Asking, out: Outbox) -> None:
         """A newcomer asks. It must not make the group anew beside this one. Its join may have been ordered, and nobody
@@ -316,6 +330,7 @@ class Returning:
         self._floor = self._tries = 0
         self._coordinator_ns = self._answered_ns = 0
         self._ready_ns = NEVER
+        self._await_members(now_ns)
         self._announce(now_ns, out)
 
     def _on_later(self, now_ns: int, name: str, is_decided: int, config: GroupConfig, view: View) -> None:
@@ -362,6 +377,13 @@ class Returning:
         elif returned.ballot == self.kept.promised and self._proposal is None:
             self._votes[returned.former] = returned
             self._consider(now_ns, out)
+
+    def _note_voice(self, now_ns: int, origin: int) -> None:
+        """A member with a log may speak although it has nothing to say to this life: to the coordinator of a round that
+        a former life of this node began, for example."""
+        views = [self.kept.view, *[each.view for each in self._heard.values()]]
+        if any(origin in view.prior or view.member(origin) is not None for view in views):
+            self._heard_ns[origin] = now_ns
 
     def _note_leaver(self, now_ns: int, source: Address, origin: int) -> None:
         """A member speaks. If it has left by the last change, which is not known to be decided, its vote may be needed,

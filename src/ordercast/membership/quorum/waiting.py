@@ -80,7 +80,7 @@ def return_waits(now_ns: int, returning: Returning) -> Waiting:
     if coordinator and coordinator in known:
         text = f"this node was restarted, and the group is being re-formed by {known[coordinator]}"
         return Waiting(StallReason.RECOVERY, (str(known[coordinator]),), text)
-    missing = shortfall(electorates, present, known)
+    missing = shortfall(electorates, present, known) if returning.is_patient(now_ns) else None
     if missing is not None:
         return missing
     silent = names_of([member.id for member in last.members if member.id not in present], known)

@@ -9,6 +9,7 @@ from ordercast.engine import Outbox
 from ordercast.orderers.logged.in_order import InOrderDelivery
 from ordercast.orderers.logged.ring import RingState
 from ordercast.orderers.sequencer.announcing import Announcer
+from ordercast.orderers.sequencer.restraint import Restraint
 from ordercast.orderers.sequencer.role import ackers
 from ordercast.orderers.sequencer.timers import SequencerTimer
 from ordercast.parts.timers import Timers
@@ -35,6 +36,7 @@ class Acknowledger:
         "held_due",
         "is_due",
         "owed",
+        "restraint",
     )
 
     def __init__(
@@ -56,6 +58,7 @@ class Acknowledger:
         self.held_due: dict[int, int] = {}  # origin -> k
         # origin -> (k, what was acknowledged): behind that there is more, but for a hole or what it depends on
         self._held_later: dict[int, tuple[int, int]] = {}
+        self.restraint = Restraint()
 
     def acks(self) -> Acks:
         return Acks(self._log.received, self._delivery.consumed, self._is_behind)
@@ -74,10 +77,12 @@ class Acknowledger:
     def _has_news(self) -> bool:
         return self._acked.received != self._log.received or self._acked.consumed != self._delivery.consumed
 
-    def told(self, now_ns: int) -> None:
-        """The sequencer has just been told how far we are."""
+    def told(self, now_ns: int, is_alone: bool = True) -> None:
+        """The sequencer has just been told how far we are. `is_alone`: and nobody else."""
         self._announcer.spoke_ns = now_ns
         self._acked = self.acks()
+        if is_alone:
+            self.restraint.told(now_ns, self._acked.received, self._delivery.safe)
         self._is_asked = False
         self._timers.clear(SequencerTimer.QUIET)
 
@@ -112,6 +117,9 @@ class Acknowledger:
             if self._log.reach(origin) > reach:
                 del self._held_later[origin]
                 self.hold(origin, k)
+        if (self.held_due or self.is_due) and self.restraint.holds(now_ns):
+            self._timers.set_earlier(SequencerTimer.QUIET, self.restraint.next_ns(now_ns))
+            return
         holding = self.take_holding() if self.held_due else []
         if holding:
             self.to_leader(now_ns, Kind.HELD, encode_held(self.acks(), holding), out)

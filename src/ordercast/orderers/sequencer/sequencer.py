@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar, Final
 
-from ordercast.config import MS, GroupConfig, Timing
+from ordercast.config import GroupConfig, Timing
 from ordercast.engine import NEVER, Change, Note, Outbox, Waiting
 from ordercast.errors import UnsupportedService
 from ordercast.orderers.logged.changes import join_key
@@ -24,7 +24,7 @@ from ordercast.orderers.logged.window import SendWindow
 from ordercast.orderers.orderer import Standing, Start, Suspicion, SuspicionReason, Usage
 from ordercast.orderers.sequencer.acknowledging import Acknowledger
 from ordercast.orderers.sequencer.announcing import Announcer
-from ordercast.orderers.sequencer.asking import ChangeAsker
+from ordercast.orderers.sequencer.asking import ChangeAsker, RoomAsker
 from ordercast.orderers.sequencer.blocking import sequencer_blocked_by
 from ordercast.orderers.sequencer.ordering import SequencerOrdering
 from ordercast.orderers.sequencer.sending import SequencerSender, is_resilient
@@ -52,13 +52,11 @@ from ordercast.wire.ordering import (
     decode_ordered,
     decode_propose,
     encode_acks,
-    encode_lead,
     encode_nak,
 )
 from ordercast.wire.views import Cut, Proposal
 from ordercast.wire.writer import DatagramWriter
 
-WANT_NS: Final = 2 * MS
 REST_BEATS: Final = 4  # heartbeats of a sequencer at short intervals when it has come to rest
 
 
@@ -80,9 +78,9 @@ class Sequencer:
         "_recovery",
         "_repairs",
         "_ring",
+        "_room",
         "_sender",
         "_timers",
-        "_want_ns",
         "_window",
         "detector",
     )
@@ -112,7 +110,7 @@ class Sequencer:
         self._announcer = Announcer(ring, self._delivery)
         self._acknowledger = Acknowledger(ring, self._delivery, self._announcer, self._timers)
         self._sender = SequencerSender(ring, self._outgoing, self._acknowledger, self._timers)
-        self._want_ns = WANT_NS
+        self._room = RoomAsker(ring, self._outgoing, self._acknowledger, self._announcer, self._timers)
         self._asker = ChangeAsker(ring, self._leaving, self._outgoing, self._acknowledger, self._timers)
         self._ordering = SequencerOrdering(
             ring,
@@ -202,10 +200,9 @@ class Sequencer:
             return 0, window.largest
         share = window.share_among(self._announcer.active)
         if window.is_full(share, window.largest):
-            self._timers.set_earlier(SequencerTimer.WANT, now_ns + self._want_ns)
+            self._room.lacks(now_ns)
             return 0, window.largest
-        self._want_ns = WANT_NS
-        self._timers.clear(SequencerTimer.WANT)
+        self._room.is_there()
         return window.left(share, window.largest), window.largest
 
     def after(self) -> int:
@@ -238,7 +235,7 @@ class Sequencer:
         if is_repair:
             self._repairs.is_answered = True
         else:
-            self.detector.heard(origin, now_ns)
+            self._heard(now_ns, origin)
         if origin != self._ring.me.id and not self._ring.has_left:
             self._take(origin, number, block, out)
 
@@ -257,7 +254,7 @@ class Sequencer:
         if is_repair:
             self._repairs.is_answered = True
         else:
-            self.detector.heard(origin, now_ns)
+            self._heard(now_ns, origin)
         if origin == self._ring.me.id or self._ring.has_left:
             return
         if self._repairs.is_old(origin, number):
@@ -274,25 +271,25 @@ class Sequencer:
         ring = self._ring
         if origin == ring.me.id:
             return
-        self.detector.heard(origin, now_ns)
+        self._heard(now_ns, origin)
         if self._ordering.role is not None and not ring.is_frozen and kind in (Kind.ACCEPT, Kind.ORDERED):
             ring.count("strange_leads")  # the sequencer is not told the numbers that it assigns
         elif kind == Kind.ACCEPT:
             lead, assignments = decode_accept(body)
             for assignment in assignments:
                 self._receiver.assign(*assignment)
-            self._on_lead(lead)
+            self._on_lead(now_ns, lead)
         elif kind == Kind.ORDERED:
             lead, seq, from_, block = decode_ordered(body)
             if from_ != ring.me.id and not self._repairs.is_old(from_, number):
                 self._take(from_, number, bytes(block), out)
             self._receiver.assign(seq, from_, number, 1)
-            self._on_lead(lead)
+            self._on_lead(now_ns, lead)
         elif kind == Kind.REQUEST:
             self._on_acks(now_ns, origin, decode_acks(body))
             self._on_request(origin, number, bytes(body[ACKS.size :]), out)
         elif kind == Kind.SYNC:
-            self._on_sync(source, origin, decode_lead(body), out)
+            self._on_sync(now_ns, source, origin, decode_lead(body), out)
         elif kind == Kind.STATUS:
             lead = decode_lead(body)
             if self._ordering.role is not None:
@@ -300,7 +297,7 @@ class Sequencer:
                     self._ordering.role.wanted_ns = now_ns
                     self._announcer.send_status(now_ns, self._ordering.role, out)
             else:
-                self._on_lead(lead)
+                self._on_lead(now_ns, lead)
                 self._announcer.holdup, self._announcer.holdup_ns = lead.holdup, now_ns
                 self._acknowledger.ask(lead.highest)
                 self._acknowledger.is_due |= ring.has_left
@@ -362,12 +359,15 @@ class Sequencer:
             self._acknowledger.look(now_ns)
             self._acknowledger.follow(now_ns, self._receiver.last_strong_seq, out)
         if not self._ring.has_left:
+            self._sender.go_on(now_ns, out)
             out.notes.extend(self._repairs.look(now_ns, self._ordering.role is not None))
         is_urgent = self._ordering.is_urgent
         self.detector.work(is_urgent, now_ns)
         if is_urgent:
             self._announcer.rest_beats = 0
-        self._timers.set_earlier(SequencerTimer.BEAT, max(now_ns, self._announcer.spoke_ns + self._beat_ns()))
+        beat_ns = max(now_ns, self._announcer.spoke_ns + self._beat_ns())
+        # A heartbeat to a sequencer that does not answer waits like all else: it would stay due.
+        self._timers.set_earlier(SequencerTimer.BEAT, self._acknowledger.restraint.next_ns(beat_ns))
 
     def expire(self, now_ns: int, out: Outbox) -> None:
         if self._ring.is_frozen:
@@ -383,7 +383,7 @@ class Sequencer:
             elif timer is SequencerTimer.TAIL:
                 self._ordering.remind(now_ns, out)
             elif timer is SequencerTimer.WANT:
-                self._want(now_ns, out)
+                self._room.expire(now_ns, self._ordering.role, out)
             elif timer is SequencerTimer.PROPOSE:
                 self._asker.expire(now_ns, self._ordering.role, out)
         self._send_naks(now_ns, out)
@@ -392,7 +392,7 @@ class Sequencer:
         if self._ring.is_frozen:
             return NEVER
         # Silence is looked at with every heartbeat of our own, which is often enough to suspect.
-        return min(self._timers.deadline_ns(), self._repairs.deadline_ns())
+        return min(self._timers.deadline_ns(), self._acknowledger.restraint.next_ns(self._repairs.deadline_ns()))
 
     def suspects(self, now_ns: int) -> list[Suspicion]:
         """Members that have been silent for too long, or did not answer ten tries."""
@@ -461,6 +461,11 @@ class Sequencer:
 
     # What comes in
 
+    def _heard(self, now_ns: int, origin: int) -> None:
+        self.detector.heard(origin, now_ns)
+        if origin == self._ring.view.leader.id:
+            self._acknowledger.restraint.heard()
+
     def _take(self, origin: int, number: int, block: bytes, out: Outbox) -> bool:
         """A whole block has come; whether it is new."""
         head = self._receiver.hold(origin, number, block, out)
@@ -491,7 +496,7 @@ class Sequencer:
             self._ring.writer.next_via()  # the member that multicasts for us may be gone
             self._announcer.sync_now = True
 
-    def _on_lead(self, lead: Lead) -> None:
+    def _on_lead(self, now_ns: int, lead: Lead) -> None:
         log, delivery = self._ring.log, self._delivery
         if self._ordering.role is not None:
             return
@@ -501,11 +506,12 @@ class Sequencer:
         log.highest = max(log.highest, lead.highest)
         self._announcer.active = lead.active
         delivery.safe = max(delivery.safe, lead.safe)
+        self._acknowledger.restraint.answered(now_ns, lead.safe)
         if lead.stable > log.stable:
             self._announcer.freed_bytes += delivery.purge(lead.stable)
 
-    def _on_sync(self, source: Address, origin: int, lead: Lead, out: Outbox) -> None:
-        self._on_lead(lead)
+    def _on_sync(self, now_ns: int, source: Address, origin: int, lead: Lead, out: Outbox) -> None:
+        self._on_lead(now_ns, lead)
         if origin != self._ring.view.leader.id:
             # It led until its own leave, and goes when it knows that all have it. Another may multicast for it.
             former = self._ordering.former
@@ -562,25 +568,13 @@ class Sequencer:
         else:
             self._acknowledger.is_due = True
 
-    def _want(self, now_ns: int, out: Outbox) -> None:
-        """Still no room: have the sequencer ask everybody, for it may see no reason of its own."""
-        log = self._ring.log
-        if not self._outgoing.count:
-            return
-        self._want_ns = min(2 * self._want_ns, self._ring.timing.heartbeat_busy_ns)
-        if self._ordering.role is not None:
-            self._ordering.role.wanted_ns = now_ns
-            self._announcer.send_status(now_ns, self._ordering.role, out)
-        else:
-            lead = Lead(log.received, log.stable, log.stable, 0)
-            self._acknowledger.to_leader(now_ns, Kind.STATUS, encode_lead(lead), out)
-            self._acknowledger.is_due = True
-
     # Gaps and repairs
 
     def _send_naks(self, now_ns: int, out: Outbox) -> None:
         """Ask for what has been missing for too long: members the sequencer, the sequencer the senders."""
         ring, acks = self._ring, self._acknowledger.acks()
+        if self._acknowledger.restraint.next_ns(self._repairs.deadline_ns()) > now_ns:
+            return  # exactly as `deadline_ns` says, or a timer would be overdue that nothing clears
         missing = self._repairs.due_seqs(now_ns)
         if missing and self._ordering.role is None:
             self._acknowledger.to_leader(now_ns, Kind.NAK, encode_nak(acks, missing), out)

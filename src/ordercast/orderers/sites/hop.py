@@ -234,9 +234,9 @@ class HopReceiver:
 
     __slots__ = ("_changed", "_gaps", "_missing", "_terms", "aru", "highest", "is_unanswered")
 
-    def __init__(self, terms: HopTerms, rtt: RoundTrip) -> None:
+    def __init__(self, terms: HopTerms, timing: Timing, rtt: RoundTrip) -> None:
         self._terms = terms
-        self._gaps: Gaps[int] = Gaps(terms.nak_ns, terms.nak_retry_ns, rtt)
+        self._gaps: Gaps[int] = Gaps(terms.nak_ns, terms.nak_retry_ns, timing.retransmit_max_ns, rtt)
         self._missing: dict[int, None] = {}  # the retransmit list, rising; at most `peer_window`
         self._changed = False  # since `_gaps` was told
         self.highest = 0  # r_highest_seq
@@ -329,7 +329,7 @@ class HopLink:
         self._terms = terms
         self._rtt = RoundTrip(timing, terms.nak_retry_ns)
         self._sender = HopSender(terms)
-        self._receiver = HopReceiver(terms, self._rtt)
+        self._receiver = HopReceiver(terms, timing, self._rtt)
         # ACKs
         self._counted = 0  # pkt_count: packets sent or received since the last one
         self._ack_due_ns = NEVER

@@ -32,6 +32,8 @@ SETTINGS: Final = {
     "spark.sql.optimizer.canChangeCachedPlanOutputPartitioning": "false",
     # Names repeat: as dictionaries they take a fraction of the memory.
     "spark.sql.inMemoryColumnarStorage.compressed": "true",
+    # Dictionaries make files small: with the usual 128 MB a hundred million rows were five tasks, the last one alone.
+    "spark.sql.files.maxPartitionBytes": "32m",
 }
 """For the session of a large plan. They change no result."""
 

@@ -12,9 +12,8 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
-
 from ordercast.pipeline.failures import cannot_write
+from ordercast.pipeline.regions.pictures import changes_chart, heat_map, waste_chart
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,12 +21,8 @@ if TYPE_CHECKING:
     from ordercast.pipeline.regions.planning import Planned
 
 FILE: Final = "report.html"
-MOST_CELLS: Final = 40  # regions in the heat map, the largest ones
 MOST_ROWS: Final = 40  # of a table
 POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
-HEAT: Final = (120, 22, 90)  # px: left and top margin for names, size of a cell at most, right margin
-CHART: Final = (720, 300)  # px
-PADS: Final = (64, 16, 24, 44)  # px: left, right, top, bottom
 
 Document = dict[str, Any]
 
@@ -54,8 +49,8 @@ def page_of(document: Document, planned: Planned) -> str:
         _packets(document),
         _card(
             "Overlap",
-            "Of what two regions receive together, the share that both receive. Dark pairs are nearly the same; they "
-            "stay apart where merging them is no gain or a limit forbids it.",
+            "Of what two regions receive together, the share that both receive. Regions that are alike are neighbours. "
+            "Dark pairs are nearly the same; they stay apart where merging is no gain or a limit forbids it.",
             heat_map(planned.tables["regions"], planned.tables["region_groups"]),
             "overlap",
         ),
@@ -108,91 +103,8 @@ def summary_lines(document: Document) -> list[str]:
             f"{before['kept_regions']:,} regions stay, {before['new_regions']:,} begin, {before['gone_regions']:,} end"
         )
     if result["over_limit_nodes"]:
-        lines.append(
-            f"{result['over_limit_nodes']:,} nodes stay beyond the limit of waste: the budget of moves is spent"
-        )
+        lines.append(f"{result['over_limit_nodes']:,} nodes stay beyond the limit of waste: --moves allows no more")
     return lines
-
-
-def heat_map(regions: pa.Table, region_groups: pa.Table) -> str:
-    """Overlap of the largest regions, by rate, as SVG."""
-    sizes = regions["nodes"].to_numpy()
-    numbers = regions["region"].to_numpy()
-    chosen = np.lexsort((numbers, -sizes))[:MOST_CELLS]
-    overlap = overlaps(numbers[chosen], region_groups)
-    left, most, right = HEAT
-    count = len(chosen)
-    cell = max(10, min(most * 2, 720 // max(1, count)))
-    width, height = left + count * cell + right, 40 + count * cell
-    found = []
-    for row in range(count):
-        name = f"region {numbers[chosen[row]]} ({sizes[chosen[row]]:,})"
-        y = 34 + row * cell
-        found.append(f'<text x="{left - 6}" y="{y + cell / 2 + 4:.1f}" text-anchor="end">{escape(name)}</text>')
-        if count <= 24 or row % 2 == 0:
-            x = left + row * cell + cell / 2
-            found.append(f'<text x="{x:.1f}" y="26" text-anchor="middle">{numbers[chosen[row]]}</text>')
-        for column in range(count):
-            share = float(overlap[row, column])
-            tip = f"regions {numbers[chosen[row]]} and {numbers[chosen[column]]}: {share:.1%} of their rate in common"
-            x = left + column * cell
-            found.append(
-                f'<rect class="heat" x="{x}" y="{y}" width="{cell - 1}" height="{cell - 1}" '
-                f'style="fill:var(--accent);fill-opacity:{0.05 + 0.95 * share:.3f}"><title>{escape(tip)}</title></rect>'
-            )
-    more = regions.num_rows - count
-    note = f'<p class="note">{more:,} smaller regions are not shown.</p>' if more else ""
-    return _svg(width, height, found, "overlap of regions") + note
-
-
-def overlaps(numbers: Any, region_groups: pa.Table) -> Any:
-    """For each pair of these regions: rate of the groups in both, over that of the groups in either."""
-    owners, rates = region_groups["region"].to_numpy(), region_groups["rate"].to_numpy()
-    groups = region_groups["group"].to_pylist()
-    wanted = {int(number): place for place, number in enumerate(numbers)}
-    sets: list[dict[str, float]] = [{} for _ in numbers]
-    for place in np.flatnonzero(np.isin(owners, numbers)):
-        sets[wanted[int(owners[place])]][groups[place]] = float(rates[place])
-    found = np.zeros((len(sets), len(sets)))
-    for row, one in enumerate(sets):
-        for column in range(row, len(sets)):
-            other = sets[column]
-            both = sum(rate for group, rate in one.items() if group in other)
-            either = sum(one.values()) + sum(other.values()) - both
-            found[row, column] = found[column, row] = both / either if either else float(one.keys() == other.keys())
-    return found
-
-
-def waste_chart(document: Document) -> str:
-    """Waste over all nodes against the number of regions, with the plan marked, as SVG."""
-    points = sorted({(one["regions"], one["waste"]) for one in document["points"]})
-    mark = (document["result"]["regions"], document["result"]["waste"])
-    xs, ys = zip(*points, mark, strict=True)
-    (width, height), (left, right, top, bottom) = CHART, PADS
-    high_x, high_y = max(xs) * 1.05, max(max(ys) * 1.15, 0.01)
-
-    def at(point: tuple[int, float]) -> tuple[float, float]:
-        across, up = point[0] / high_x, point[1] / high_y
-        return left + across * (width - left - right), height - bottom - up * (height - top - bottom)
-
-    found = []
-    for step in range(6):
-        x, y = at((0, high_y * step / 5))
-        found.append(f'<line class="grid" x1="{x:.1f}" x2="{width - right}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        found.append(f'<text x="{x - 8:.1f}" y="{y + 4:.1f}" text-anchor="end">{high_y * step / 5:.1%}</text>')
-        x, y = at((int(high_x * step / 5), 0.0))
-        found.append(f'<text x="{x:.1f}" y="{y + 18:.1f}" text-anchor="middle">{int(high_x * step / 5):,}</text>')
-    line = " ".join(f"{x:.1f},{y:.1f}" for x, y in map(at, points))
-    found.append(f'<polyline class="curve" points="{line}" style="stroke:var(--c0)"/>')
-    for point in points:
-        x, y = at(point)
-        tip = f"{point[0]:,} regions, {point[1]:.2%} unwanted"
-        found.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" style="fill:var(--c0)"><title>{tip}</title></circle>')
-    x, y = at(mark)
-    found.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="7" style="fill:none;stroke:var(--c1);stroke-width:2.5"/>')
-    found.append(f'<text class="strong" x="{x:.1f}" y="{y - 12:.1f}" text-anchor="middle">the plan</text>')
-    found.append(f'<text class="axis" x="{width / 2}" y="{height - 6}" text-anchor="middle">regions</text>')
-    return _svg(width, height, found, "waste against the number of regions")
 
 
 def _head(document: Document) -> str:
@@ -209,9 +121,7 @@ def _verdict(document: Document) -> str:
     if exact["collided_signatures"]:
         words.append(f"{exact['collided_signatures']:,} signatures collided and were told apart by their whole lists.")
     if result["over_limit_nodes"]:
-        words.append(
-            f"{result['over_limit_nodes']:,} nodes stay beyond the limit of waste: the budget of moves is spent."
-        )
+        words.append(f"{result['over_limit_nodes']:,} nodes stay beyond the limit of waste: --moves allows no more.")
     if result["regions_without_address"]:
         words.append(f"{result['regions_without_address']:,} regions got no address and are sent copies.")
     title = "Exact, and within the limits" if is_good else "Not within the limits"
@@ -270,7 +180,7 @@ def _changes(document: Document, planned: Planned) -> str:
     more = len(changes.flows) - len(flows)
     made = _table(["", "count", ""], rows)
     if flows:
-        made += "<h2>Moves</h2>" + _table(["from region", "to region", "nodes"], flows)
+        made += "<h2>Moves</h2>" + changes_chart(changes.flows) + _table(["from region", "to region", "nodes"], flows)
     made += f'<p class="note">{more:,} smaller moves are not shown.</p>' if more > 0 else ""
     return _card("What would change", f"Against the plan {before['hash'][:16]}.", made, "changes")
 
@@ -309,12 +219,3 @@ def _table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
         for row in rows
     )
     return f'<div class="scroll tall"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
-
-
-def _svg(width: float, height: float, parts: Sequence[str], label: str) -> str:
-    drawn = "".join(parts)
-    style = f"max-width:{width:.0f}px"
-    return (
-        f'<figure><svg viewBox="0 0 {width:.0f} {height:.0f}" style="{style}" role="img" aria-label="{escape(label)}">'
-        f"{drawn}</svg></figure>"
-    )

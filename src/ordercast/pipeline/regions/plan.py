@@ -74,6 +74,15 @@ def open_plan(folder: Path) -> SavedPlan:
     return saved
 
 
+def placement_of(folder: Path) -> dict[str, int]:
+    """Names of nodes, and the regions in which a plan puts them: what `Node(placement=...)` takes."""
+    table = open_plan(folder).table("nodes")
+    nodes, regions = table.column("node").to_pylist(), table.column("region").to_pylist()
+    if not nodes:
+        raise UsageError(f"the plan in {folder} has no nodes")
+    return dict(zip(nodes, regions, strict=True))
+
+
 def write_plan(folder: Path, tables: dict[str, pa.Table], document: dict[str, Any]) -> dict[str, Any]:
     """Write the tables, then `plan.json`, each under its name only when it is whole. The document as it was written."""
     _, pq = load_pyarrow()

@@ -27,6 +27,7 @@ WINDOW_NS: Final = 10_000_000  # messages within 10 ms share packets
 PACKET_BYTES: Final = 1_368  # of an Ethernet frame, without our 32 bytes of header
 MESSAGE_BYTES: Final = 8  # a message's number of group and length in a block
 SECOND_NS: Final = 1_000_000_000
+SERVICE: Final = "ordercast.gms"  # what replicas of the membership service say to each other is no load
 
 MESSAGE: Final = ("run", "underlay", "sender", "first")
 
@@ -126,10 +127,17 @@ def lanes_of_groups(rows: DataFrame) -> tuple[DataFrame, DataFrame]:
 
 def _targets(events: DataFrame) -> DataFrame:
     """One row for each submit and group that it goes to. Submits that name no group cannot be placed."""
-    groups = F.coalesce(F.col("groups"), F.when(F.col("group").isNotNull(), F.array("group")))
     sender = F.coalesce(F.col("sender"), F.concat_ws("/", F.col("node"), F.col("life").cast("string")))
-    submits = events.where((F.col("kind") == "submit") & (F.col("count") > 0)).withColumn("sender", sender)
-    return submits.select(
+    is_sent = F.col("kind").isin("submit", "carry") & (F.col("count") > 0) & (F.col("underlay") != SERVICE)
+    sent = events.where(is_sent).withColumn("sender", sender)
+    of_regions = F.col("underlay").like("region/%")
+    return _named_targets(sent.where(~of_regions)).unionByName(_carried_targets(sent.where(of_regions)))
+
+
+def _named_targets(sent: DataFrame) -> DataFrame:
+    """Of all orderers but regions: submits say where they go."""
+    groups = F.coalesce(F.col("groups"), F.when(F.col("group").isNotNull(), F.array("group")))
+    return sent.where("kind = 'submit'").select(
         "run",
         "underlay",
         "sender",
@@ -140,6 +148,51 @@ def _targets(events: DataFrame) -> DataFrame:
         F.coalesce("bytes", F.lit(0)).alias("bytes"),
         F.explode(F.array_distinct(groups)).alias("group"),
     )
+
+
+def _carried_targets(sent: DataFrame) -> DataFrame:
+    """Of regions: a `carry` says where messages go, and the `submit` of the same numbers which messages they are.
+
+    A message that goes to two regions has a number in each, and one serial, which stands for it here. Neither kind of
+    row begins where the other does, so a lane is cut wherever one of them begins, and then into single messages.
+    """
+    lane = Window.partitionBy("run", "underlay", "sender").orderBy("first")
+    is_submit = F.col("kind") == "submit"
+    stop = F.col("first") + F.col("count")
+
+    def latest(values: Column, where: Column) -> Column:
+        return F.last(F.when(where, values), ignorenulls=True).over(lane)
+
+    cut = sent.select(
+        "run",
+        "underlay",
+        "sender",
+        "node",
+        "first",
+        F.lead("first").over(lane).alias("next"),
+        latest(F.col("position") - F.col("first"), is_submit).alias("shift"),
+        latest(stop, is_submit).alias("submitted"),
+        latest(F.coalesce("bytes", F.lit(0)) / F.col("count"), is_submit).alias("each"),
+        latest(F.col("groups"), ~is_submit).alias("groups"),
+        latest(stop, ~is_submit).alias("carried"),
+        latest(F.col("at_ns"), ~is_submit).alias("at_ns"),
+    )
+    until = F.least("submitted", "carried", F.coalesce("next", "carried"))
+    single = cut.where(F.col("first") < until).withColumn("number", F.explode(F.sequence("first", until - 1)))
+    targets = single.select(
+        "run",
+        F.lit("regions").alias("underlay"),
+        "sender",
+        (F.col("number") + F.col("shift")).alias("first"),
+        "node",
+        "at_ns",
+        F.lit(1).cast("long").alias("count"),
+        F.col("each").cast("long").alias("bytes"),
+        F.explode(F.array_distinct("groups")).alias("group"),
+    )
+    # A group in two regions has the message in both lanes.
+    once = targets.groupBy("run", "underlay", "sender", "first", "node", "count", "bytes", "group")
+    return once.agg(F.min("at_ns").alias("at_ns")).select(targets.columns)
 
 
 def _host(node: Column) -> Column:

@@ -110,16 +110,20 @@ class Hiccups:
     """In `chance` of its seconds a node has a hiccup of a share that is uniform between 0 and 1.
 
     loses: it loses that share of what comes in the second, each datagram by itself. pauses: it stands still for that
-    share of the second, from its beginning; what its socket buffer cannot take is dropped.
+    share of the second, from its beginning; what its socket buffer cannot take is dropped. burst: it loses so many
+    datagrams in a row.
     """
 
     chance: float = 0.02
     loses: bool = True
     pauses: bool = False
+    burst: int = 1
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.chance <= 1.0:
             raise UsageError(f"chance must lie between 0 and 1, got {self.chance}")
+        if self.burst < 1:
+            raise UsageError(f"a burst has at least one datagram, got {self.burst}")
 
 
 class HiccupSchedule:
@@ -150,7 +154,7 @@ class HiccupSchedule:
         second = world.now_ns // SECOND
         self.shares[name].append((second, share))
         if model.loses:
-            world.lose(name, HICCUP, share)
+            world.lose(name, HICCUP, share, model.burst)
             world.at((second + 1) * SECOND, self._end_loss, name)
         if model.pauses:
             world.pause(name)

@@ -130,6 +130,11 @@ class LoadProgram:
         """Messages whose time has come, and that the engine has not taken."""
         return self._due * self.messages
 
+    def stop(self) -> None:
+        """Send nothing more."""
+        self._left = self._due = 0
+        self._held.clear()
+
     # What a world asks of a program. ---------------------------------------------------------------------------------
 
     def begin(self) -> None:

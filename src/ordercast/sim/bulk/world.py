@@ -189,10 +189,11 @@ class BulkWorld:
         """Processor costs of the node times `factor`; 1 is normal."""
         self.nodes[name].slowness = int(NORMAL_SPEED * factor)
 
-    def lose(self, name: str, cause: str, rate: float) -> None:
-        """What would reach the node is lost with this probability, for one of several causes; 0 ends it."""
+    def lose(self, name: str, cause: str, rate: float, burst: int = 1) -> None:
+        """What would reach the node is lost with this probability, for one of several causes; 0 ends it. `burst`: so
+        many datagrams in a row."""
         node = self.nodes[name]
-        node.skips.change(cause, rate)
+        node.skips.change(cause, rate, burst)
         node.until_loss = node.skips.draw()
 
     def cut(self, source: str, target: str) -> None:

@@ -3,9 +3,9 @@
 A restarted member begins a new life, so a trace does not say which view its former life was in when the group went on.
 Here that is put together. Three sentences are judged:
 
-- *One part goes on.* A view of restarted members comes after the last views of their former lives, or after a later one
-  that a member which left by it was up to tell them. Of two views after failures with a common view behind them one
-  comes after the other, where only a majority may go on.
+- *One part goes on.* A view of restarted members comes after the last views of their former lives and after those that
+  they made, or after a later one that a member which left by it was up to tell them. Of two views after failures with a
+  common view behind them one comes after the other, where only a majority may go on.
 - *Enough go on.* The members of such a view are, in this life or a former one, a quorum of the last view that it comes
   after. Members that asked to leave may be out of it. So may one whose expulsion nobody has delivered: it was up, and
   with its vote they are a quorum. Where a member re-formed the group by a reset, its number counts alone (Amoeba
@@ -69,7 +69,7 @@ def broken_restarts(
     return [
         *_parts(views, rules),
         *_too_few(rows, views, known, rules, expulsions, resets),
-        *_left_behind(rows, views, known, troubles, wait_ns),
+        *_left_behind(rows, views, known, troubles, wait_ns, expulsions),
     ]
 
 
@@ -87,17 +87,31 @@ def linked_views(rows: Iterable[Row], lives: dict[str, LifeSpan], rules: Rules) 
         if view.reason not in FAILURES:
             view.is_doubtful = all(lives[member].ended_ns <= last_ns for member in view.by if member in lives)
     for view in restarts:
-        heirs = [lives[member] for member in view.by if member in lives and first[member] == view.id]
-        for heir in heirs:  # the others were in a view before
+        # The others were in a view before. One that has installed none came back for its vote alone: its application
+        # is out, and the view comes after what its former life was in all the same.
+        heirs = [lives[member] for member in view.members if member in lives and first.get(member, view.id) == view.id]
+        for heir in heirs:
             former = heir.former
+            made = _made_by(views, former)
             while former and former not in last and former in lives:
                 former = lives[former].former
+                made = made or _made_by(views, former)
             if former in last and last[former] != view.id:
                 view.before[last[former]] = None
+            # It may have crashed before it delivered a change that it had ordered, and that others have delivered.
+            if made is None or made.id in chain_of(views, view.id) or view.id in chain_of(views, made.id):
+                continue
+            view.before[made.id] = None
         since_ns = min((heir.began_ns for heir in heirs), default=view.first_ns)
         for told in _told_by_leavers(views, view, lives, rules, since_ns):
             view.before[told] = None
     return views
+
+
+def _made_by(views: dict[str, InstalledView], member: str) -> InstalledView | None:
+    """The last view that a member made and somebody has installed: it had stored that before anybody heard of it."""
+    made = [view for view in views.values() if member and view.id.partition("@")[2] == member]
+    return max(made, key=lambda view: int(view.id.partition("@")[0]), default=None)
 
 
 def _told_by_leavers(
@@ -167,11 +181,7 @@ def _too_few(
     expulsions: Sequence[Expulsion],
     resets: Sequence[ResetSpan],
 ) -> list[str]:
-    told = [
-        (f"{row.node}/{row.life}", row.at_ns, row.view)
-        for row in rows
-        if row.kind == "leave" and row.group is None and (row.detail or "").startswith(EXPELLED)
-    ]
+    told = _told_expelled(rows)
     texts: list[str] = []
     for view in views.values():
         if view.reason != RESTART or not view.before:
@@ -209,6 +219,15 @@ def _too_few(
     return texts
 
 
+def _told_expelled(rows: Iterable[Row]) -> list[tuple[str, int, str | None]]:
+    """Members that were told that the group has put them out, when, and in which view they were."""
+    return [
+        (f"{row.node}/{row.life}", row.at_ns, row.view)
+        for row in rows
+        if row.kind == "leave" and row.group is None and (row.detail or "").startswith(EXPELLED)
+    ]
+
+
 def _may_vote_out(
     member: str,
     last: InstalledView,
@@ -237,12 +256,14 @@ def _left_behind(
     lives: dict[str, LifeSpan],
     troubles: Sequence[Trouble],
     wait_ns: int,
+    expulsions: Sequence[Expulsion],
 ) -> list[str]:
     """Members of a view that restarted ones went on from without them, although they could be heard."""
     went_ns: dict[str, int] = {}  # when a member was out of the group first
     for row in rows:
         if row.kind == "leave" and row.group is None:
             went_ns.setdefault(f"{row.node}/{row.life}", row.at_ns)
+    expelled = {(member, left) for member, _, left in _told_expelled(rows)}
     texts: list[str] = []
     for view in views.values():
         if view.reason != RESTART:
@@ -255,6 +276,8 @@ def _left_behind(
                     continue
                 has_left = _has_asked_to_leave(life, view)
                 is_away = went_ns.get(member, view.first_ns) < view.first_ns
+                if (member, before) in expelled and _may_vote_out(member, views[before], view, lives, expulsions):
+                    continue  # its expulsion was the last change, and it learned with this view that it was decided
                 if life.ended_ns <= view.first_ns or has_left or is_away or views[before].first_ns > since_ns:
                     continue
                 if _is_troubled(troubles, since_ns, view.first_ns):

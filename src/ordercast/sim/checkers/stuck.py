@@ -196,8 +196,10 @@ class _Lives:
             if self.lives[member].is_up and self.lives[member].is_wanted
         ]
         held = {state.view for _, state in wanting}
-        held |= {self.states[former].view for member, _ in wanting for former in self.former_of(member)}
-        outside = [(member, state) for member, state in wanting if not state.view]
+        formers = [(former, self.states[former]) for member, _ in wanting for former in self.former_of(member)]
+        held |= {state.view for _, state in formers}
+        # One that a view has let in may not have installed it, and may have been restarted since.
+        outside = [(member, state) for member, state in [*wanting, *formers] if not state.view]
         held |= {
             name
             for name, view in self.views.items()
@@ -206,15 +208,19 @@ class _Lives:
         return [view for name, view in self.views.items() if name not in followed and held & chain_of(self.views, name)]
 
     def former_of(self, member: str) -> list[str]:
-        """The former lives of one that was restarted with what they kept, and that has not come in since."""
+        """The former lives of one that was restarted with what they kept, and that has not come in since. One whose
+        application gave it up on its way back has voted on, and its next life has that vote."""
         found: list[str] = []
         life = self.lives[member]
-        while life.former and not any(isinstance(event, Row) for _, _, event in self._events[life.member]):
+        while life.former and not self._has_come_in(life.member):
             if life.former not in self.lives:
                 break
             found.append(life.former)
             life = self.lives[life.former]
         return found
+
+    def _has_come_in(self, member: str) -> bool:
+        return any(isinstance(event, Row) and event.kind == "view" for _, _, event in self._events[member])
 
     def has_heir(self, member: str) -> bool:
         """Whether a life is up that was restarted with what this one kept, and still asks to come in."""

@@ -25,12 +25,13 @@ from typing import Final
 from ordercast.service import AGREED_RANK, FIFO_RANK, RELIABLE_RANK
 from ordercast.sim.checkers.index import Trace
 from ordercast.sim.checkers.verdict import PropertyResult
-from ordercast.trace.naming import is_region, is_regional
+from ordercast.trace.naming import REGIONS, is_region, is_regional
 from ordercast.trace.schema import KINDS, Row
 
 NAME = "well_formed"
 
 VIEW_ID: Final = re.compile(r"\d+@.+/\d+")
+DERIVED_ID: Final = re.compile(r"\d+@.+/\d+(#[0-9a-f]{8})?")  # of a group on several regions
 MEMBER: Final = re.compile(r".+/\d+")
 MESSAGE_KINDS: Final = frozenset({"submit", "hold", "placed", "deliver", "redeliver", "confirm"})
 OWN_VIEW_KINDS: Final = frozenset({"submit", "hold", "placed", "redeliver", "confirm", "lock", "unlock", "reply"})
@@ -222,9 +223,12 @@ class _Life:
         if view is None or not members:
             self._say(row, "a view row without id or members")
             return
-        if VIEW_ID.fullmatch(view) is None:
+        is_derived = row.underlay == REGIONS and row.group is not None
+        if (DERIVED_ID if is_derived else VIEW_ID).fullmatch(view) is None:
             self._say(row, f"view id {view!r} is not counter@name/life")
         key = row.underlay, row.group, view
+        if is_derived:  # it holds again when a region has come and gone
+            seen.difference_update([each for each in seen if each[:2] == key[:2] and each != key])
         if key in seen:
             self._say(row, f"view {view} was written twice")
         seen.add(key)

@@ -160,7 +160,7 @@ class NativeProgram:
 
     async def _close(self) -> None:
         node = await self._connected()
-        self.life.left.update(self.life.wanted)
+        self.life.left.update(self.life.wanted, self._locks)  # also groups whose leave waits for a join
         await node.close()
 
     async def _ask(self) -> None:

@@ -56,9 +56,11 @@ class RegionsEngine:
         source: ViewSource,
         terms: RegionTerms | None = None,
         connections: ConnectionNumbers | None = None,
+        underlay: str = REGIONS_UNDERLAY,
     ) -> None:
-        """`connections`: of the node's couriers, which has one engine after the other."""
-        tag = group_tag(REGIONS_UNDERLAY)
+        """`connections`: of the node's couriers, which has one engine after the other. `underlay`: another name where
+        a node has several of these side by side, as the baseline of figure 1."""
+        tag = group_tag(underlay)
         self._node = RegionNode(me, tag, config, timing, terms or terms_of(config), connections)
         self._intake = Intake(tag, self._node.counters)
         self._members = MemberDesk(self._node)
@@ -102,6 +104,10 @@ class RegionsEngine:
 
     def pending(self) -> int:
         return self._source.pending()
+
+    @property
+    def is_held_up(self) -> bool:
+        return self._tokens.is_holding
 
     def listens(self) -> frozenset[Address]:
         return frozenset([view.given.address for view in self._node.views.values() if view.given.address is not None])
@@ -273,9 +279,9 @@ class RegionsEngine:
         for parcel in self._source.take_parcels():
             node.post.learn(parcel.peer, parcel.address)
             node.post.send(parcel.peer, parcel.parcel, parcel.is_urgent)
-        for undelivered in node.post.flush(now_ns, out):
-            view = next((name for name, each in node.views.items() if undelivered.peer in each.members), 0)
-            self._accuse(now_ns, Accused(undelivered.peer, view, node.epoch, Accusation.PARCEL))
+        for peer in node.post.flush(now_ns, out):
+            view = next((name for name, each in node.views.items() if peer in each.members), 0)
+            self._accuse(now_ns, Accused(peer, view, node.epoch, Accusation.PARCEL))
         if node.notes:
             out.notes += node.notes
             node.notes.clear()

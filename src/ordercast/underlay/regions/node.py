@@ -16,7 +16,7 @@ from ordercast.orderers.regions.member_view import MemberView
 from ordercast.orderers.regions.record import UNKNOWN
 from ordercast.parts.courier import ConnectionNumbers, CourierTerms
 from ordercast.parts.log import DATAGRAM_OVERHEAD
-from ordercast.parts.rate import DEFAULT_POLICY, POLICIES
+from ordercast.parts.rate import DEFAULT_POLICY, GROWTH, POLICIES
 from ordercast.parts.share import ceiling_among, largest_block
 from ordercast.underlay.regions.post import Post
 from ordercast.view import Member
@@ -29,6 +29,8 @@ MAX_MEMBER_VIEWS: Final = 64  # that a member has at once, old ones included
 SHARES: Final = 8  # parts of a window that are kept apart for senders that nobody knows yet
 START_SHARE: Final = 4  # a token leaves after so many parts of the history,
 WINDOW_START_SHARE: Final = 16  # or of the window: the first share of a sender is an eighth, and must not wait
+BURST_NS: Final = 65_536_000  # of the courier's rate, at once: 262,144 bytes of 4 MB/s
+MAX_SCALE: Final = 50.0  # then the pool of credits has room for OPEN and not for more
 FORGOTTEN_KEPT: Final = 256  # forgotten views whose tokens are passed on, and whose names are answered DRAINED
 
 
@@ -39,13 +41,17 @@ class RegionTerms:
     token_ns: int = SECOND  # QSM section 2.3.2
     rate_policy: str = DEFAULT_POLICY  # `flow` of the configuration
     first_rate: float = 0.0  # datagrams a second of a new lane; 0: as the policy begins
+    growth: float = GROWTH  # lambda of the policies
     courier_bytes_per_s: int = 4_000_000
+    scale: float = 1.0  # rates and credits of the policies are divided by it: where a datagram stands for so many
 
     def __post_init__(self) -> None:
         if self.rate_policy not in POLICIES:
             raise UsageError(f"unknown rate policy {self.rate_policy!r}; this version has {', '.join(POLICIES)}")
-        if self.token_ns < 1_000_000 or self.first_rate < 0:
-            raise UsageError("a token leaves every millisecond at most, and no lane begins with a negative rate")
+        if self.token_ns < 1_000_000 or self.first_rate < 0 or not 1 <= self.scale <= MAX_SCALE:
+            raise UsageError(
+                "a token leaves every millisecond at most, and no lane begins with a negative rate or scale"
+            )
 
     @property
     def is_windowed(self) -> bool:
@@ -109,7 +115,8 @@ class RegionNode:
         # Segments are so much shorter than datagrams that each fits a parcel unchanged.
         self.parts = Reassembly(config.datagram - PREFIX_BYTES)
         self.segment_bytes = config.datagram - PREFIX_BYTES - HEADER_BYTES
-        terms_of_courier = CourierTerms(bytes_per_s=terms.courier_bytes_per_s, datagram=config.datagram)
+        burst = max(BURST_NS * terms.courier_bytes_per_s // SECOND, 2 * config.datagram)
+        terms_of_courier = CourierTerms(terms.courier_bytes_per_s, burst, datagram=config.datagram)
         self.post = Post(me.id, tag, timing, terms_of_courier, connections)
 
     def window_of(self, given: GivenView) -> LaneWindow:

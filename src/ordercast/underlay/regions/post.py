@@ -8,7 +8,7 @@ from typing import Final
 
 from ordercast.config import Timing
 from ordercast.engine import Outbox, Send
-from ordercast.parts.courier import ConnectionNumbers, Courier, CourierTerms, Undelivered
+from ordercast.parts.courier import ConnectionNumbers, Courier, CourierTerms
 from ordercast.view import Address, Member
 from ordercast.wire.courier import CourierAck, Parcel, encode_courier_ack, open_part, part_head
 from ordercast.wire.header import HEADER, MAGIC, Kind
@@ -68,15 +68,16 @@ class Post:
         parcel = self.courier.on_part(part)
         return None if parcel is None else (part.sender, parcel)
 
-    def flush(self, now_ns: int, out: Outbox) -> list[Undelivered]:
-        parts, acks, given_up = self.courier.step(now_ns)
+    def flush(self, now_ns: int, out: Outbox) -> list[int]:
+        """Peers that do not answer, or have not for a while."""
+        parts, acks, given_up, doubted = self.courier.step(now_ns)
         for part in parts:
             address = self.address_of(part.to)
             if address is not None:
                 out.sends.append(Send(address, (part_head(self._tag, part), part.parcel.body), 0))
         for ack in acks:
             self._send_ack(ack, out)
-        return given_up
+        return [*[each.peer for each in given_up], *doubted]
 
     def _send_ack(self, ack: CourierAck, out: Outbox) -> None:
         address = self.address_of(ack.to)

@@ -119,7 +119,12 @@ class MemberDesk:
                 found = earlier.record(record.sender) if earlier is not None else None
                 if found is not None:
                     found.raise_cutoff(each.final)
-        elif head is not None and head.rank == RELIABLE_RANK and not head.flags & FRAGMENTED:
+        elif (
+            head is not None
+            and head.rank == RELIABLE_RANK
+            and not head.flags & FRAGMENTED
+            and _has_name(view, record.sender)
+        ):
             node.up.deliver(view.given, record.sender, number, block)
             record.early.add(number)
         elif number == record.next:
@@ -138,6 +143,9 @@ class MemberDesk:
         node = self._node
         view = node.views.get(datagram.ring)
         if view is None or datagram.origin in node.exclusions.out_of(view.given.epoch):
+            return
+        if not _has_name(view, datagram.origin):
+            node.tally("nameless_drops")
             return
         block = _bytes_of(datagram.body)
         head_of(block)
@@ -312,6 +320,14 @@ def _bytes_of(body: Buffer) -> bytes:
         whole = body.obj
         return whole if isinstance(whole, bytes) and len(whole) == len(body) else bytes(body)
     return bytes(body)
+
+
+def _has_name(view: MemberView, sender: int) -> bool:
+    """Whether anything has told who that is: OPEN may be overtaken."""
+    if sender in view.members:
+        return True
+    record = view.records.get(sender)
+    return record is not None and record.opening is not None
 
 
 def _is_member(view: MemberView, peer: int) -> bool:

@@ -11,7 +11,7 @@ from ordercast.orderers.regions.given import GivenView
 from ordercast.orderers.regions.lane import RegionLane
 from ordercast.orderers.regions.partitions import partition_count
 from ordercast.orderers.regions.upcalls import LaneAcked
-from ordercast.parts.rate import SendingRate, first_rate_of, policy_of
+from ordercast.parts.rate import MIN_RATE, SendingRate, first_rate_of, policy_of
 from ordercast.service import UNRELIABLE_RANK
 from ordercast.underlay.regions.node import MAX_VIEWS, RegionNode
 from ordercast.view import Address
@@ -118,6 +118,8 @@ class LaneDesk:
             if self.room(now_ns, region)[0] <= 0:
                 break
             if head.rank == UNRELIABLE_RANK and not head.flags & FRAGMENTED:
+                if region not in self._live and not self._is_member(region):
+                    self._open(now_ns, region, out)  # nothing else tells our name
                 self._send_unreliable(now_ns, region, block, out)
             else:
                 lane = self._live.get(region) or self._open(now_ns, region, out)
@@ -136,6 +138,10 @@ class LaneDesk:
         self._send_block(now_ns, lane, encode_open(self._opening()), -1, out)
         return lane
 
+    def _is_member(self, region: int) -> bool:
+        me = self._node.me.id
+        return any(member.id == me for member in self._tiles[region].members)
+
     def _opening(self) -> LaneOpening:
         me = self._node.me
         earlier = [EarlierView(each.given.region, view, each.count) for view, each in self._closing.items()]
@@ -143,7 +149,9 @@ class LaneDesk:
 
     def _first_rate(self, now_ns: int) -> SendingRate:
         terms = self._node.terms
-        return SendingRate(now_ns, policy_of(terms.rate_policy), terms.first_rate or first_rate_of(terms.rate_policy))
+        policy = policy_of(terms.rate_policy, terms.growth, MIN_RATE / terms.scale)
+        first = terms.first_rate or first_rate_of(terms.rate_policy)
+        return SendingRate(now_ns, policy, first, terms.scale)
 
     def _send_block(self, now_ns: int, lane: RegionLane, block: bytes, ordinal: int, out: Outbox) -> None:
         node = self._node
@@ -183,10 +191,11 @@ class LaneDesk:
             node.up.deliver(given, me, -1, block)
 
     def _targets(self, given: GivenView) -> list[Address]:
-        """The region's multicast address; copies to members that do not hear it, and where it is cheaper."""
-        me, out = self._node.me.id, self._node.exclusions.out_of(given.epoch)
-        others = [member for member in given.members if member.id != me and member.id not in out]
-        if given.address is None or len(others) == 1:
+        """The region's multicast address; copies to members that do not hear it, and where it is cheaper. A sender that
+        is no member may have no multicast, where all members have it."""
+        me, out = self._node.me, self._node.exclusions.out_of(given.epoch)
+        others = [member for member in given.members if member.id != me.id and member.id not in out]
+        if given.address is None or len(others) == 1 or not me.has_multicast:
             return [member.address for member in others]
         copies = [member.address for member in others if not member.has_multicast]
         return [given.address, *copies] if len(copies) < len(others) else copies

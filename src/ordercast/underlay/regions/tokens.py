@@ -14,7 +14,8 @@ from ordercast.wire.header import Kind
 from ordercast.wire.regions import Accusation, Accused, RegionToken, decode_token, encode_ack, encode_token
 
 MAX_HELD: Final = 64  # tokens that wait here, one of each view
-HURRY: Final = 20  # with a window, another token leaves so much earlier if a round left something unacknowledged
+# With a window, a token leaves so much earlier if the last round left something unacknowledged, or something has come.
+HURRY: Final = 20
 
 
 class HeldToken(NamedTuple):
@@ -153,6 +154,9 @@ class TokenDesk:
         for view in list(node.views.values()):
             rounds = view.rounds
             if view.leader == node.me.id:
+                if view.fresh_bytes and node.terms.is_windowed and not rounds.is_out:
+                    # Something has come after a pause: its sender may wait for the acknowledgement.
+                    view.next_start_ns = min(view.next_start_ns, now_ns + interval_ns // HURRY)
                 is_due = view.next_start_ns <= now_ns or view.fresh_bytes >= view.start_bytes
                 if is_due and (not rounds.is_out or now_ns - rounds.out_ns >= view.patience_ns(interval_ns)):
                     self.start(now_ns, view)

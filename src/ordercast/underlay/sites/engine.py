@@ -380,8 +380,9 @@ class SitesEngine:
             membership.on_stranger(now_ns, ring, origin, out)
             self._follow(now_ns, out)
         elif kind == Kind.SYNC:
-            self._watch.detector.heard(origin, now_ns)
-            if bytes(datagram.body) == FAREWELL:
+            body = bytes(datagram.body)
+            self._watch.beaten(origin, now_ns, body)
+            if body == FAREWELL:
                 membership.on_suspects(now_ns, [Suspicion(origin, SuspicionReason.SILENCE)], out)
                 self._follow(now_ns, out)
         elif membership.is_working:

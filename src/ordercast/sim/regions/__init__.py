@@ -1,0 +1,1 @@
+"""Whole nodes on regions, and their membership service, in virtual time."""
