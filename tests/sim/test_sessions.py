@@ -31,6 +31,7 @@ FAULTS = {
     "the same with a client that is put out": ("token", 1_630_000_917),
     "a name that is given back twice": ("sites", 1_630_001_115),
     "a close before the end of a join": ("sites", 1_900_000_001),
+    "a daemon that goes before a session of its own": ("token", 2_510_000_392),
 }
 """Seeds that showed faults, of the code or of a judge, which were mended."""
 

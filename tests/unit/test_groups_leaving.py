@@ -296,6 +296,24 @@ def test_all_groups_are_left_at_once_unless_they_are_told_something(header: byte
     assert seen.view.header == header
 
 
+def test_a_node_that_detaches_and_says_why_leaves_all_groups_at_once_and_each_of_them_sees_it() -> None:
+    exchange = Exchange()
+    host, other = make_host(exchange, "x"), make_host(exchange, "y")
+    base = host.attach(0, "floor", config=GroupConfig())
+    ports = open_ports(host, "a", "b")
+    (seen,) = open_ports(other, "a")
+    pump(host, other)
+    blocks = len(fake(base).sent_blocks)
+    for port in ports:
+        host.leave(port)
+    host.leave(base, b"bye")
+    pump(host, other)
+    assert not host.underlays
+    assert len(fake(base).sent_blocks) == blocks
+    assert seen.view is not None
+    assert ([member.name for member in seen.view.members], seen.view.header) == (["y"], b"bye")
+
+
 def test_a_leave_that_is_held_up_is_not_waited_for_forever() -> None:
     exchange = Exchange()
     host = make_host(exchange)

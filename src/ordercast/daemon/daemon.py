@@ -105,6 +105,7 @@ class OrdercastDaemon:
             deadline = asyncio.get_running_loop().time() + GONE_S
             while self.hub.seats.is_closing and asyncio.get_running_loop().time() < deadline:
                 await asyncio.sleep(STEP_S)
+            self.hub.leave(text)
         if self.listener is not None:
             await self.listener.close()
         if self.node is not None:

@@ -19,6 +19,7 @@ from ordercast.groups.host import Host
 from ordercast.runtime.driver import PassListener
 from ordercast.view import Member
 from ordercast.wire.client_frames import SECRET_BYTES, Question
+from ordercast.wire.endings import SessionEnd, encode_ending
 
 WATCH_S: Final = 0.1
 """How often sessions that hold more than they may are looked at."""
@@ -60,14 +61,14 @@ class DaemonNode(Protocol):
 class Hub:
     """A node that is in a shared underlay, and the seats of its sessions there."""
 
-    __slots__ = ("_backend", "_is_watching", "_labels", "encoder", "error", "node", "seats")
+    __slots__ = ("_backend", "_is_watching", "_labels", "_place", "encoder", "error", "node", "seats")
 
     def __init__(self, node: DaemonNode, underlay: str, limits: Limits | None = None) -> None:
         """The node has attached the underlay: sessions come and go, and it stays."""
         driver, self._backend = node.parts
-        config = next(port.engine.config for port in driver.host.session.places if port.underlay == underlay)
+        self._place = next(port for port in driver.host.session.places if port.underlay == underlay)
         self.node = node
-        self.seats = Seats(driver.host, driver, underlay, config, limits)
+        self.seats = Seats(driver.host, driver, underlay, self._place.engine.config, limits)
         self.encoder = EventEncoder(lambda: driver.now_ns() / SECOND)
         self.error: OrdercastError | None = None  # why the node has stopped
         self._labels = count(1)
@@ -100,6 +101,11 @@ class Hub:
         """The node has stopped."""
         self.error = error
         self.seats.stop(str(error))
+
+    def leave(self, text: str) -> None:
+        """The daemon goes, and with it sessions that are still on their way out: who sees them leave sees why."""
+        host = self.seats.host
+        host.leave(self._place, encode_ending(SessionEnd.STOPPED, text))
 
     # What connections share.
 

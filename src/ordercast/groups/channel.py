@@ -425,11 +425,15 @@ class Channel:
     def _leave_all(self, now_ns: int) -> bool:
         """All groups of a shared underlay are left at once: the view without this node says so for all of them. Where
         one has a header to tell its group, they are left one by one."""
+        header = b""
         for port, leave in self.leaving.items():
-            if leave.header or (leave.header is not None and not port.may_leave(now_ns, leave)):
+            if leave.header is None:
+                continue
+            if (leave.header and port.group) or not port.may_leave(now_ns, leave):
                 return False
+            header = leave.header or header
         self._stage = ChannelStage.LEAVING
-        self.engine.leave(now_ns, b"", self.out)
+        self.engine.leave(now_ns, header, self.out)
         for leave in self.leaving.values():
             leave.header = None
             leave.due_ns = NEVER
