@@ -122,7 +122,7 @@ class Timing:
     ack_quiet_ns: int = 30 * MS  # sequencer: a member that is asked answers after this at the latest
     nak_delay_ns: int = 2 * MS  # patience with reordering before a gap is reported
     nak_retry_ns: int = 20 * MS
-    nak_max_ns: int = 200 * MS  # between two requests for the same, unless answers take longer: a group may wait for it
+    nak_max_ns: int = 60 * MS  # between two requests for the same, unless answers take longer: a group may wait for it
     retransmit_ns: int = 60 * MS  # first retransmission of an unaccepted block, before a round trip is known
     retransmit_min_ns: int = 20 * MS  # the shortest timeout: a busy peer on one core may take so long to be scheduled
     retransmit_max_ns: int = 2 * SECOND

@@ -9,9 +9,9 @@ from tests.sim.bug import Bug
 SEQUENCER_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "members never ask for what they miss",
-        "Sequencer._send_naks",
-        "missing and self._ordering.role is None",
-        "missing and self._ordering.role is not None",
+        "SequencerNaks.send",
+        "missing and role is None",
+        "missing and role is not None",
         "A broadcast that is lost stays lost.",
         8,
     ),

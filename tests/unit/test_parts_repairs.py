@@ -91,6 +91,29 @@ def test_a_leader_asks_senders_for_blocks_before_those_that_it_has() -> None:
     assert repairs.look(DUE_NS, False) == [], "one that led before asks on, and notices nothing new"
 
 
+def test_every_hole_ahead_of_a_block_is_found_and_not_the_first_only() -> None:
+    log, repairs = make()
+    for number in (0, 2, 3, 6):
+        log.hold(A, number, block())
+    log.hold(B, 1, block())
+    assert repairs.holes(lambda _origin, _block: True) == [(A, 1), (A, 4), (A, 5), (B, 0)]
+
+
+def test_a_hole_counts_only_where_the_block_behind_it_reveals_it() -> None:
+    log, repairs = make()
+    for number in (1, 3):
+        log.hold(A, number, block(number))
+    log.hold(B, 1, block(1))
+    assert repairs.holes(lambda origin, held: origin == A and held == block(3)) == [(A, 2)]
+
+
+def test_callers_have_no_holes() -> None:
+    log, repairs = make()
+    repairs.callers.add(A)
+    log.hold(A, 2, block())
+    assert repairs.holes(lambda _origin, _block: True) == []
+
+
 def test_callers_number_as_they_like() -> None:
     log, repairs = make()
     repairs.callers.add(A)

@@ -6,6 +6,7 @@ them, and asks the senders: the paper leaves that to their timeouts, which is sl
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from ordercast.config import MS, Timing
@@ -210,6 +211,29 @@ class Repairs:
                     if block is not None and self._log.has_segment(block, first):
                         blocks.append((origin, each, block, first, stop))
         return blocks, assignments
+
+    def holes(self, reveals: Callable[[int, bytes], bool]) -> list[tuple[int, int]]:
+        """What senders must have sent: every hole ahead of a block of theirs that is here. `reveals(origin, block)`:
+        whether the block behind a hole says that what is missing was sent to us."""
+        log = self._log
+        held: dict[int, list[int]] = {}
+        for origin, number in log.blocks:
+            held.setdefault(origin, []).append(number)
+        found: list[tuple[int, int]] = []
+        for origin, numbers in held.items():
+            first = log.next_number.get(origin)
+            if first is None or origin in self.callers or max(numbers) - first < len(numbers):
+                continue
+            for number in sorted(numbers):
+                if number > first and reveals(origin, log.blocks[origin, number]):
+                    found.extend((origin, hole) for hole in range(first, min(number, first + MAX_MISSING)))
+                first = number + 1
+        return found[:MAX_MISSING]
+
+    def parts(self) -> list[tuple[int, int]]:
+        """Blocks of which parts are here. Parts of what a leaver sent may still come, and are no sign of anything."""
+        known = self._log.next_number.keys() | self.callers
+        return [(origin, number) for origin, number, _ in self.partial if origin in known]
 
     def _missing_blocks(self) -> list[tuple[int, int]]:
         """What senders must have sent, for later blocks of theirs are here, or parts. Parts of what a leaver sent may

@@ -13,6 +13,8 @@ from ordercast.orderers.sequencer.restraint import Restraint
 from ordercast.orderers.sequencer.role import ackers
 from ordercast.orderers.sequencer.timers import SequencerTimer
 from ordercast.parts.timers import Timers
+from ordercast.service import RESILIENT_RANK
+from ordercast.wire.block import HEAD
 from ordercast.wire.header import Kind
 from ordercast.wire.ordering import Acks, encode_acks, encode_held
 
@@ -104,6 +106,12 @@ class Acknowledger:
     def hold(self, origin: int, k: int) -> None:
         """Say that we hold blocks of `origin`."""
         self.held_due[origin] = max(k, self.held_due.get(origin, 0))
+
+    def answers_for(self, origin: int, block: bytes) -> bool:
+        """Whether the sequencer waits for our word that we hold this block."""
+        _, _, rank, k, _, _ = HEAD.unpack_from(block)
+        view, me = self._ring.view, self._ring.me.id
+        return rank == RESILIENT_RANK and me in ackers(view, view.leader.id, origin, k)
 
     def follow(self, now_ns: int, last_strong_seq: int, out: Outbox) -> None:
         """After a batch, as a member: acknowledge what is owed."""

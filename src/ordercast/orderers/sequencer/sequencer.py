@@ -18,7 +18,6 @@ from ordercast.orderers.logged.in_order import InOrderDelivery
 from ordercast.orderers.logged.leaving import Leaving
 from ordercast.orderers.logged.receiving import Receiver
 from ordercast.orderers.logged.recovery import LogRecovery
-from ordercast.orderers.logged.replies import known_lead, send_assignments, send_repairs
 from ordercast.orderers.logged.ring import RingState
 from ordercast.orderers.logged.window import SendWindow
 from ordercast.orderers.orderer import Standing, Start, Suspicion, SuspicionReason, Usage
@@ -26,6 +25,7 @@ from ordercast.orderers.sequencer.acknowledging import Acknowledger
 from ordercast.orderers.sequencer.announcing import Announcer
 from ordercast.orderers.sequencer.asking import ChangeAsker, RoomAsker
 from ordercast.orderers.sequencer.blocking import sequencer_blocked_by
+from ordercast.orderers.sequencer.naks import SequencerNaks
 from ordercast.orderers.sequencer.ordering import SequencerOrdering
 from ordercast.orderers.sequencer.sending import SequencerSender, is_resilient
 from ordercast.orderers.sequencer.timers import SequencerTimer
@@ -42,7 +42,6 @@ from ordercast.wire.ordering import (
     Acks,
     Assignment,
     Lead,
-    Missing,
     decode_accept,
     decode_acks,
     decode_carrier,
@@ -52,7 +51,6 @@ from ordercast.wire.ordering import (
     decode_ordered,
     decode_propose,
     encode_acks,
-    encode_nak,
 )
 from ordercast.wire.views import Cut, Proposal
 from ordercast.wire.writer import DatagramWriter
@@ -72,6 +70,7 @@ class Sequencer:
         "_asker",
         "_delivery",
         "_leaving",
+        "_naks",
         "_ordering",
         "_outgoing",
         "_receiver",
@@ -109,6 +108,7 @@ class Sequencer:
         self._timers: Timers[SequencerTimer] = Timers()
         self._announcer = Announcer(ring, self._delivery)
         self._acknowledger = Acknowledger(ring, self._delivery, self._announcer, self._timers)
+        self._naks = SequencerNaks(ring, self._repairs, self._delivery, self._announcer, self._acknowledger)
         self._sender = SequencerSender(ring, self._outgoing, self._acknowledger, self._timers)
         self._room = RoomAsker(ring, self._outgoing, self._acknowledger, self._announcer, self._timers)
         self._asker = ChangeAsker(ring, self._leaving, self._outgoing, self._acknowledger, self._timers)
@@ -308,7 +308,7 @@ class Sequencer:
         elif kind == Kind.NAK:
             acks, _, missing = decode_nak(body)
             self._on_acks(now_ns, origin, acks)
-            self._repair(source, missing, out)
+            self._naks.repair(source, self._ordering.role, missing, out)
         elif kind == Kind.HELD:
             acks, holding = decode_held(body)
             self._on_acks(now_ns, origin, acks)
@@ -360,7 +360,7 @@ class Sequencer:
             self._acknowledger.follow(now_ns, self._receiver.last_strong_seq, out)
         if not self._ring.has_left:
             self._sender.go_on(now_ns, out)
-            out.notes.extend(self._repairs.look(now_ns, self._ordering.role is not None))
+            self._naks.look(now_ns, self._ordering.role, out)
         is_urgent = self._ordering.is_urgent
         self.detector.work(is_urgent, now_ns)
         if is_urgent:
@@ -386,13 +386,13 @@ class Sequencer:
                 self._room.expire(now_ns, self._ordering.role, out)
             elif timer is SequencerTimer.PROPOSE:
                 self._asker.expire(now_ns, self._ordering.role, out)
-        self._send_naks(now_ns, out)
+        self._naks.send(now_ns, self._ordering.role, out)
 
     def deadline_ns(self) -> int:
         if self._ring.is_frozen:
             return NEVER
         # Silence is looked at with every heartbeat of our own, which is often enough to suspect.
-        return min(self._timers.deadline_ns(), self._acknowledger.restraint.next_ns(self._repairs.deadline_ns()))
+        return min(self._timers.deadline_ns(), self._naks.deadline_ns())
 
     def suspects(self, now_ns: int) -> list[Suspicion]:
         """Members that have been silent for too long, or did not answer ten tries."""
@@ -567,27 +567,3 @@ class Sequencer:
             self._announcer.sync_now = True
         else:
             self._acknowledger.is_due = True
-
-    # Gaps and repairs
-
-    def _send_naks(self, now_ns: int, out: Outbox) -> None:
-        """Ask for what has been missing for too long: members the sequencer, the sequencer the senders."""
-        ring, acks = self._ring, self._acknowledger.acks()
-        if self._acknowledger.restraint.next_ns(self._repairs.deadline_ns()) > now_ns:
-            return  # exactly as `deadline_ns` says, or a timer would be overdue that nothing clears
-        missing = self._repairs.due_seqs(now_ns)
-        if missing and self._ordering.role is None:
-            self._acknowledger.to_leader(now_ns, Kind.NAK, encode_nak(acks, missing), out)
-        for origin, blocks in self._repairs.due_blocks(now_ns).items():
-            member = ring.view.member(origin)
-            if member is not None:
-                out.sends.append(ring.writer.control(member.address, Kind.NAK, encode_nak(acks, blocks)))
-
-    def _repair(self, to: Address, missing: list[Missing], out: Outbox) -> None:
-        """Send what somebody lacks: sequence numbers with their blocks, or blocks of ours."""
-        assignments = send_repairs(self._ring, self._repairs, to, missing, out)
-        if assignments:
-            is_member = self._ordering.role is None
-            known = known_lead(self._ring, self._delivery.safe, self._announcer.active)
-            lead = known if is_member else self._announcer.lead_info()
-            send_assignments(self._ring, to, lead, assignments, out)
