@@ -127,6 +127,7 @@ class Timing:
     retransmit_min_ns: int = 20 * MS  # the shortest timeout: a busy peer on one core may take so long to be scheduled
     retransmit_max_ns: int = 2 * SECOND
     tries: int = 10
+    nak_tries: int = 30  # requests for the same without an answer; with `nak_max_ns` longer than a pause of a second
     held_ns: int = 1 << 62  # how long a site may keep what we sent without ordering it, if it says so; never too long
     find_ns: int = 60 * MS  # between two discovery questions
     find_tries: int = 5  # unanswered questions before create=None makes the group
@@ -161,6 +162,7 @@ TIMINGS: Final[dict[str, Timing]] = {
         token_quiet_ns=1 * SECOND,
         confirm_ns=1 * MS,
         nak_max_ns=2 * SECOND,
+        nak_tries=10,
         retransmit_min_ns=2 * MS,
         held_ns=1_000,
         find_tries=10,

@@ -197,7 +197,7 @@ def test_a_nack_is_multicast_and_names_the_last_token_site_then_others_then_ever
         assert first - ring.said(Kind.TOKEN)[0].at_ns == HOP_NS + 2 * MS, "a little patience with reordering"
         waits = [then - now for now, then in pairwise([first, *later])]
         # The paper doubles on; beyond this bound a busy group would stand still for one loss (docs/design/bounds.md).
-        assert waits[:5] == [20 * MS, 40 * MS, 80 * MS, 160 * MS, Timing().nak_max_ns]
+        assert waits[:5] == [20 * MS, 40 * MS, *[Timing().nak_max_ns] * 3]
         assert [(missing.origin, missing.count) for missing in nacks[0].nack[1]] == [(node_id("c", 0), 1)], (
             "it names the sender, who lost it (section 4.6)"
         )

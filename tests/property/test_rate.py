@@ -13,6 +13,7 @@ from ordercast.parts.rate import (
     MOST_ALPHA,
     POLICIES,
     POOL,
+    UNPACED,
     CreditPool,
     RateMeter,
     SendingRate,
@@ -83,4 +84,4 @@ def test_rate_and_alpha_stay_within_their_bounds_whatever_is_reported(
         assert MIN_RATE <= sending.rate <= MAX_RATE
         assert LEAST_ALPHA <= sending.alpha <= MOST_ALPHA
         assert sending.deadline_ns() > now_ns
-        assert sending.credits <= POOL
+        assert sending.credits <= (POOL if sending.is_paced else UNPACED)

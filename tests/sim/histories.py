@@ -37,6 +37,10 @@ class History:
             self._row(node, at, "view", view=name or members, members=listed, detail=reason)
         return self
 
+    def came(self, name: str, at: int) -> History:
+        """It came in, and has not installed a view yet."""
+        return self._row(name, at, "join")
+
     def leave(self, name: str, at: int, out: int = -1) -> History:
         """It asks to leave, and is out at `out`."""
         self._wish(name, at, is_join=False)

@@ -93,6 +93,8 @@ STOOD_STILL = (
 )
 
 OF_ENDURANCE = (
+    # The judge did not see that a restarted member waits for a view that let its former life in and nobody installed.
+    ("token", 2_700_006_546),
     # A coordinator that had the promise of a former life said nothing to the next one, and was missed.
     ("token", 1_820_002_734),
     # Members that waited for the coordinator which a restarted one had been were heard, and missed.

@@ -180,6 +180,21 @@ CANCELLED: list[Case] = [
 
 LEAVES: list[Case] = [
     (
+        "a newcomer came into a view that nobody installed, and was restarted: it waits for the others of the group",
+        lambda: group("a b").crash("b", 290).start("c", 300).came("c", 400).crash("a c", 900).restart("c", 3_000),
+        TOO_FEW,
+    ),
+    (
+        "a newcomer came in while nobody was there: it is in no group",
+        lambda: group("a b").crash("a b", 200).start("c", 300).came("c", 400).crash("c", 900).restart("c", 3_000),
+        None,
+    ),
+    (
+        "a newcomer that came in was put out before it was restarted",
+        lambda: group("a b").start("c", 300).came("c", 400).gone("c", 500).crash("a b c", 900).restart("c", 3_000),
+        None,
+    ),
+    (
         "a newcomer that only another member saw come in was restarted: it waits for the others of that view",
         lambda: group("b a").start("c", 300).view("b a c", by="a", at=500).crash("a b c", 900).restart("c", 3_000),
         TOO_FEW,

@@ -157,7 +157,7 @@ class CatchUp:
         acks, claims = Acks(log.received, log.received), self._received_by.values()
         for tries, missing in self._repairs.due_by_tries(now_ns).items():
             lowest = min([each.number for each in missing if each.origin == GROUP_ORIGIN], default=0)
-            if tries > ring.timing.tries and lowest > max([log.received, *log.assignments, *claims]):
+            if tries > ring.timing.nak_tries and lowest > max([log.received, *log.assignments, *claims]):
                 self._forget_hearsay()
                 break
             others = [member for member in self._agreement.members if member != self._me]

@@ -119,7 +119,7 @@ class Vigilance:
             found.setdefault(rotation.site, SuspicionReason.NO_ACKNOWLEDGEMENT)
         if self._requests.is_exhausted:
             found.setdefault(rotation.site, SuspicionReason.NO_CHANGE)
-        if self._naks.tries > tries:
+        if self._naks.tries > ring.timing.nak_tries:
             found.setdefault(rotation.site, SuspicionReason.NO_REPAIR)
         if rotation.passed is not None and rotation.passed.tries > tries:
             found.setdefault(rotation.passed.site, SuspicionReason.NO_TOKEN)

@@ -22,7 +22,8 @@ Only what happened since the group was last whole and at peace can be under way 
 follows the last installed view: the next one is ordered only when this one is known to be decided, and then it is
 installed. Lives without a view are no reason to stand still: where no life that wants to be in stands on a chain, they
 must make a new group, and where one of several chains can go on, all must come to it. A life stands on a chain while it
-is in one of its views, or in none because a view of it names it already.
+is in one of its views, or in none because a view of it names it already. That may be one which nobody installed: a life
+that came in (a `join` row) and has installed nothing stands on the chains of the members that were there to let it in.
 """
 
 from __future__ import annotations
@@ -155,6 +156,7 @@ class _State:
     phase: _Phase = _Phase.ASKING
     view: str = ""  # that it is in
     asked_ns: int = 0  # when it asked to join last, or was put out and came back by itself
+    came_ns: int = -1  # when it came in, if it has installed no view since
     leave_ns: int = -1  # when it asked to leave its present stay first
     is_again: bool = False  # it has asked to join again, in the instant of its departure
     departures: list[_Departure] = field(default_factory=list)
@@ -177,7 +179,7 @@ class _Lives:
         seen = [
             row
             for row in rows
-            if row.kind in ("view", "leave") and row.group is None and f"{row.node}/{row.life}" in self.lives
+            if row.kind in ("join", "view", "leave") and row.group is None and f"{row.node}/{row.life}" in self.lives
         ]
         self.views = installed_views(seen)
         for row in seen:
@@ -205,7 +207,13 @@ class _Lives:
             for name, view in self.views.items()
             if any(member in view.members and state.asked_ns <= view.first_ns for member, state in outside)
         }
+        held |= {host for _, state in outside if state.came_ns >= 0 for host in self._hosts_at(state.came_ns)}
         return [view for name, view in self.views.items() if name not in followed and held & chain_of(self.views, name)]
+
+    def _hosts_at(self, at_ns: int) -> set[str]:
+        """The views of the members that were up at a time."""
+        up = [life.member for life in self.lives.values() if life.began_ns < at_ns <= life.ended_ns]
+        return {state.view for member in up if (state := self.state_at(member, at_ns)).view}
 
     def former_of(self, member: str) -> list[str]:
         """The former lives of one that was restarted with what they kept, and that has not come in since. One whose
@@ -262,7 +270,9 @@ class _Lives:
                 else:
                     state.phase, state.leave_ns, state.asked_ns = _Phase.ASKING, -1, event_ns
             elif event.kind == "view":
-                state.phase, state.view = _Phase.IN, event.view or ""
+                state.phase, state.view, state.came_ns = _Phase.IN, event.view or "", -1
+            elif event.kind == "join":
+                state.came_ns = event_ns
             else:
                 if state.leave_ns >= 0:
                     state.phase = _Phase.LEFT if state.phase is _Phase.IN else _Phase.CANCELLED
@@ -271,7 +281,7 @@ class _Lives:
                     # Excluded, or its ring was dissolved: then it comes back by itself.
                     state.phase, state.leave_ns, state.is_again = _Phase.ASKING, -1, False
                     state.asked_ns = event_ns
-                state.view = ""
+                state.view, state.came_ns = "", -1
         return state
 
     def frozen_ns(self, members: Sequence[str]) -> int:
