@@ -107,13 +107,35 @@ RESTART_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "a member that was let go before it crashed does not tell others the view that let it go",
-        "Keeping.restore",
-        "past.add_left(kept.view.ring, encode_welcome(self._local.name, int(kept.is_decided), kept.config, kept.view))",
+        "FormerVote.on_control",
+        "self._say(source, Kind.WELCOME, welcome, ring, out)",
         "pass",
         "A restarted member waits without an end for the vote of one that has left.",
         1,
         "sequencer",
         "endurance",
         first_seed=2_400_000_574,  # a member has to crash between storing its expulsion and telling it
+    ),
+    Bug(
+        "a restarted member does not believe that its last view is decided",
+        "Returning._on_later",
+        "is_news = (view.seq, is_decided) > (kept.view.seq, kept.is_decided)",
+        "is_news = view.seq > kept.view.seq",
+        "It waits without an end for the vote of the member that was put out, and knows.",
+        1,
+        "sequencer",
+        "endurance",
+        first_seed=2_720_011_746,  # the one that puts out another has to crash before it hears the other's vote
+    ),
+    Bug(
+        "a member that left before it crashed is silent where others wait for its vote",
+        "FormerVote.on_control",
+        "self._say_returned(source, out)",
+        "pass",
+        "It put itself out, alone decided that, and crashed before it told: the others wait without an end.",
+        1,
+        "timestamp",
+        "endurance",
+        first_seed=2_740_000_269,  # the leader is the one that leaves, and crashes while it stores that
     ),
 )

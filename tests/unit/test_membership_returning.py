@@ -18,7 +18,6 @@ from ordercast.errors import UsageError
 from ordercast.groups.host import Host
 from ordercast.groups.port import Port
 from ordercast.groups.storing import Entries
-from ordercast.membership.past import PastRings
 from ordercast.membership.quorum.local import LocalMember
 from ordercast.membership.quorum.returning import Returning
 from ordercast.membership.quorum.roles import NO_LOG
@@ -45,6 +44,7 @@ from ordercast.wire.views import (
     Ring,
     decode_ballot,
     decode_result,
+    decode_welcome,
     encode_ballot,
     encode_check,
     encode_cut,
@@ -84,6 +84,10 @@ def hear(
     """What it answers, as (kind, body)."""
     out = Outbox()
     part.on_control(10 * MS, kind, A.address, ring, origin, body, out)
+    return said(out)
+
+
+def said(out: Outbox) -> list[tuple[int, bytes]]:
     return [(send.buffers[0][1], bytes(send.buffers[1])) for send in out.sends]
 
 
@@ -255,6 +259,18 @@ def test_another_ring_that_does_not_follow_is_joined() -> None:
         assert part.is_over is is_over
 
 
+def test_a_member_that_left_tells_that_the_last_view_is_decided() -> None:
+    """This one has received it, too, and waits for a vote that nobody needs any more."""
+    left = replace(VIEW, members=(B,), seq=13, reason=Reason.EXPEL, subject="a/0", creator="b/0")
+    left = replace(left, prior=(A.id, B.id), prior_rules=("majority", "majority"))
+    part = returning(KEPT._replace(view=left, is_decided=False, promised=NO_BALLOT, accepted=None))
+    for serial, is_decided in ((0, False), (2**62, False), (1, True), (0, True), (2**62, True)):
+        hear(part, Kind.WELCOME, encode_welcome("prices", serial, CONFIG, left))
+        assert (part.kept.view, part.kept.is_decided) == (left, is_decided)
+    part.expire(part.deadline_ns() + 1, Outbox())
+    assert part.successor is not None, "it is the only member of that view, and goes on at once"
+
+
 def test_a_member_that_left_tells_the_last_view() -> None:
     part = returning(KEPT._replace(accepted=None))
     later = replace(VIEW, counter=9, seq=20, members=(B,), prior=(A.id, B.id, C.id), prior_rules=("majority",) * 3)
@@ -291,28 +307,61 @@ def test_a_leave_that_was_decided_is_nothing_to_come_back_to() -> None:
     without = replace(VIEW, members=(A, C), prior=(A.id, B.id, C.id), prior_rules=("majority",) * 3)
     for is_decided in (True, False):
         keeping = Keeping(local(member("b", 1)))
-        keeping.restore(encode_kept(KEPT._replace(view=without, is_decided=is_decided)), 0, PastRings())
+        keeping.restore(encode_kept(KEPT._replace(view=without, is_decided=is_decided)), 0)
         assert (keeping.returning is None) == is_decided
+
+
+OWN = Ring("prices", VIEW.ring, 9, "c/0", 2, False, C, CONFIG)  # it does not work
+
+
+def let_go() -> tuple[Keeping, Kept]:
+    """A new life of b, which the ring had let go before it crashed."""
+    without = replace(VIEW, members=(A, C), prior=(A.id, B.id, C.id), prior_rules=("majority",) * 3)
+    kept = KEPT._replace(view=without, is_decided=True, promised=NO_BALLOT, accepted=None)
+    keeping = Keeping(local(member("b", 1)))
+    keeping.restore(encode_kept(kept), 7)
+    return keeping, kept
+
+
+def tell(keeping: Keeping, kind: Kind, body: bytes, ring: int = VIEW.ring) -> list[tuple[int, bytes]]:
+    out = Outbox()
+    assert not keeping.on_control(MS, kind, A.address, ring, A.id, body, out), "it looks for the group beside that"
+    return said(out)
 
 
 def test_a_member_that_crashed_after_its_leave_tells_the_last_view_to_those_that_come_back() -> None:
     """Nobody else may know it, and they would wait for the vote of a member that has left."""
-    without = replace(VIEW, members=(A, C), prior=(A.id, B.id, C.id), prior_rules=("majority",) * 3)
-    kept = KEPT._replace(view=without, is_decided=True)
-    keeping, past, out = Keeping(local(member("b", 1))), PastRings(), Outbox()
-    keeping.restore(encode_kept(kept), 0, past)
-    writer = local(member("b", 1)).writer
-    past.answer(MS, writer, A.address, Kind.RETURN, VIEW.ring + 1, A.id, b"", out)
-    assert not out.sends, "of another ring it knows nothing"
-    past.answer(MS, writer, A.address, Kind.BEACON, VIEW.ring, A.id, b"", out)
-    assert not out.sends, "members that work need not be told"
-    past.answer(MS, writer, A.address, Kind.RETURN, VIEW.ring, A.id, b"", out)
-    assert len(out.sends) == 1
-    past.answer(2 * MS, writer, A.address, Kind.RETURN, VIEW.ring, A.id, b"", out)
-    assert len(out.sends) == 1, "it has only just been said"
-    assert keeping.changed(None) is None, "it stays on disk until there is something newer"
+    keeping, kept = let_go()
+    assert not tell(keeping, Kind.RETURN, b"", VIEW.ring + 1), "of another ring it knows nothing"
+    assert not tell(keeping, Kind.BEACON, encode_ring(OWN._replace(is_working=True))), (
+        "members that work need not be told"
+    )
+    ((kind, body),) = tell(keeping, Kind.RETURN, b"")
+    assert kind == Kind.WELCOME
+    assert decode_welcome(body)[1:] == (1, kept.config, kept.view)
+    stored = keeping.changed(None)
+    assert stored is not None
+    assert decode_kept(stored) == kept._replace(formerly=(B.id, member("b", 1).id)), "this life may crash as well"
     assert keeping.changed(KEPT) == encode_kept(KEPT)
     assert keeping.changed(None) == b""
+    assert not tell(keeping, Kind.RETURN, b""), "it has come in, and its entry is another"
+
+
+def test_a_member_that_crashed_after_its_leave_answers_a_coordinator_that_waits_for_it() -> None:
+    """It ordered its own leave, which was decided with its vote, and nobody has received that."""
+    keeping, kept = let_go()
+    ((kind, body),) = tell(keeping, Kind.HERE, encode_ring(OWN))
+    assert (kind, decode_returned(body).view, decode_returned(body).is_decided) == (Kind.RETURN, kept.view, True)
+    ballot = Ballot(3, 12, 1, A.id)
+    ((kind, body),) = tell(keeping, Kind.INVITE, encode_invite(ballot, "majority", False, b""))
+    assert (kind, decode_returned(body).ballot) == (Kind.RETURN, ballot)
+    stored = keeping.changed(None)
+    assert stored is not None
+    assert decode_kept(stored).promised == ballot
+    ((kind, body),) = tell(keeping, Kind.INVITE, encode_invite(ballot._replace(round=2), "majority", False, b""))
+    assert (kind, decode_ballot(body)) == (Kind.DENY, ballot)
+    tell(keeping, Kind.COMMIT, b"")
+    assert keeping.changed(None) == b"", "the ring is over, and its members know how"
 
 
 def test_a_shared_underlay_keeps_nothing() -> None:

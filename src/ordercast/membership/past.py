@@ -28,7 +28,7 @@ UNANSWERED: Final = frozenset({Kind.DATA, Kind.REPAIR, Kind.CUT, Kind.RESULT_ACK
 class PastRings:
     """How each ring ended, and the log of the last one until all members of the next have it."""
 
-    __slots__ = ("_awaited", "_due_ns", "_endings", "_kept", "_kept_ring", "_later", "_stop_ns", "is_over")
+    __slots__ = ("_awaited", "_due_ns", "_endings", "_kept", "_kept_ring", "_stop_ns", "is_over")
 
     def __init__(self) -> None:
         self._endings: dict[int, tuple[Kind, bytes]] = {}
@@ -38,7 +38,6 @@ class PastRings:
         self._kept_ring = 0
         self._awaited: set[int] = set()  # members of the new ring that were not heard in it
         self._stop_ns = NEVER
-        self._later: tuple[int, bytes] = (0, b"")  # a ring that a former life left, and a WELCOME with its last view
 
     def __contains__(self, ring: int) -> bool:
         return ring in self._endings
@@ -62,11 +61,6 @@ class PastRings:
             oldest = next(iter(self._endings))
             del self._endings[oldest]
             self._due_ns.pop(oldest, None)
-
-    def add_left(self, ring: int, welcome: bytes) -> None:
-        """A former life of this node was let go by the ring, with the view that WELCOME tells, and has crashed. Perhaps
-        nobody else knows that view."""
-        self._later = (ring, welcome)
 
     def endings(self) -> dict[int, tuple[Kind, bytes]]:
         """How rings ended, for the next engine of this node: members of old rings may ask it when it has come back."""
@@ -125,8 +119,7 @@ class PastRings:
         out: Outbox,
     ) -> None:
         """A datagram of a ring that has ended. The answer is how it ended, unless that was said only just now. A
-        request for a part of its log is served. A member that was restarted, and looks for a ring that a former life of
-        this node has left, is told the last view of it: it may count on the vote that we had there."""
+        request for a part of its log is served."""
         if kind == Kind.NAK and self._kept is not None and ring == self._kept_ring and body:
             current, writer.ring = writer.ring, ring
             try:
@@ -137,8 +130,6 @@ class PastRings:
         if kind in UNANSWERED or self._due_ns.get(ring, 0) > now_ns:
             return
         ending = self._endings.get(ring)
-        if ending is None and kind == Kind.RETURN and ring == self._later[0] and self._later[1]:
-            ending = (Kind.WELCOME, self._later[1])
         if ending is not None:
             self._due_ns[ring] = now_ns + EVERY_NS
             out.sends.append(writer.control(source, ending[0], ending[1], ring))

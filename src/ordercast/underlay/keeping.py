@@ -3,31 +3,32 @@
 from __future__ import annotations
 
 from ordercast.engine import Departed, LogLost, Note, Outbox
-from ordercast.membership.past import PastRings
 from ordercast.membership.policy import DepartureCause, Membership
 from ordercast.membership.quorum.local import LocalMember, coming_along
 from ordercast.membership.quorum.returning import Returning
 from ordercast.membership.quorum.rule import electorate
+from ordercast.membership.quorum.voting import FormerVote
 from ordercast.orderers import LoggedOrderer
-from ordercast.view import Reason, View
+from ordercast.view import Address, Reason, View
 from ordercast.wire.returns import Kept, decode_kept, encode_kept
-from ordercast.wire.views import Proposal, encode_result, encode_welcome
+from ordercast.wire.views import Proposal, encode_result
 
 
 class Keeping:
-    """`returning`: this node was restarted, and its last ring is not known to be over."""
+    """`returning`: this node was restarted, and its last ring is not known to be over. `_former`: a former life of it
+    had been let go by its last ring when it crashed."""
 
-    __slots__ = ("_has_left", "_local", "_stamp", "returning")
+    __slots__ = ("_former", "_local", "_stamp", "returning")
 
     def __init__(self, local: LocalMember) -> None:
         self._local = local
         self.returning: Returning | None = None
+        self._former: FormerVote | None = None
         self._stamp: object = None  # of what was given out last
-        self._has_left = False  # what is on disk says that a former life had left, and how
 
-    def restore(self, entry: bytes, next_block: int, past: PastRings) -> None:
+    def restore(self, entry: bytes, next_block: int) -> None:
         """An earlier life kept this. It matters if that life may still have a vote. If it has none any more, it crashed
-        soon after it had left or was put out; others that were restarted may not know that, and wait for its vote."""
+        soon after it had left or was put out; others may not know that, and wait for its vote."""
         if not entry:
             return
         kept = decode_kept(entry)
@@ -36,10 +37,17 @@ class Keeping:
         if kept.view.member(former) is not None or (former in kept.view.prior and not kept.is_decided):
             self.returning = Returning(self._local, kept, next_block)
         else:
-            self._has_left = True
-            past.add_left(
-                kept.view.ring, encode_welcome(self._local.name, int(kept.is_decided), kept.config, kept.view)
-            )
+            self._former = FormerVote(self._local, kept, next_block)
+
+    def on_control(
+        self, now_ns: int, kind: int, source: Address, ring: int, origin: int, body: bytes, out: Outbox
+    ) -> bool:
+        """Whether that was for the member that comes back: as long as there is one, this node has no other."""
+        if self._former is not None:
+            self._former.on_control(now_ns, kind, source, ring, body, out)
+        if self.returning is not None:
+            self.returning.on_control(now_ns, kind, source, ring, origin, body, out)
+        return self.returning is not None
 
     def retire(self, now_ns: int, header: bytes, membership: Membership[LoggedOrderer], out: Outbox) -> bool:
         """It is to leave. Whether it is on its way back: then it is out for its application, and keeps its vote."""
@@ -63,9 +71,10 @@ class Keeping:
         node is in. A shared underlay keeps nothing: its roster would have to be kept as well."""
         if self.returning is not None:
             kept = self.returning.kept
-        if self._has_left and kept is None:
-            return None  # it stays on disk until there is something newer: this life may crash as well
-        self._has_left = False
+        elif kept is not None or (self._former is not None and self._former.is_over):
+            self._former = None
+        elif self._former is not None:
+            kept = self._former.kept  # until there is something newer: this life may crash as well
         if kept is None or kept.config.shared:
             is_new = self._stamp is not None
             self._stamp = None

@@ -261,7 +261,7 @@ class Underlay:
         return self._keeping.changed(self._membership.kept())
 
     def restore(self, entry: bytes) -> None:
-        self._keeping.restore(entry, self._luggage.next_block, self._membership.past)
+        self._keeping.restore(entry, self._luggage.next_block)
 
     # The pass
 
@@ -429,8 +429,7 @@ class Underlay:
             elif membership.is_whole or kind in (Kind.NAK, Kind.ACCEPT):
                 membership.on_heard(now_ns, origin)
                 self._orderer.on_control(now_ns, kind, source, origin, number, body, out)
-        elif kind < Kind.CALL and self._keeping.returning is not None:
-            self._keeping.returning.on_control(now_ns, kind, source, ring, origin, bytes(body), out)
+        elif kind < Kind.CALL and self._keeping.on_control(now_ns, kind, source, ring, origin, bytes(body), out):
             self._come_back(now_ns, out)
         elif kind < Kind.CALL:
             self._probing.heard(origin)

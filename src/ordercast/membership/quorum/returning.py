@@ -26,9 +26,10 @@ from ordercast.membership.quorum.rule import (
     needed,
     vote_of,
 )
+from ordercast.membership.quorum.voting import KeptVote
 from ordercast.view import Address, Member, Reason, View, next_counter, ring_id
 from ordercast.wire.header import Kind
-from ordercast.wire.returns import MAX_FORMER, Kept, Returned, decode_returned, encode_returned
+from ordercast.wire.returns import Kept, Returned, decode_returned, encode_returned
 from ordercast.wire.views import (
     NO_BALLOT,
     Asking,
@@ -45,7 +46,6 @@ from ordercast.wire.views import (
     decode_result,
     decode_ring,
     decode_welcome,
-    encode_ballot,
     encode_invite,
     encode_result,
     encode_ring,
@@ -60,10 +60,10 @@ SEARCH_WAITS: Final = 2  # times `recovery_wait_ns`: so long members with a log 
 FOREIGN_WAITS: Final = 2  # times `recovery_wait_ns`: so long another ring of the name is asked whether it follows ours
 
 
-class Returning:
+class Returning(KeptVote):
     """From the restart to the next view, or to the news that the group has gone on without this member.
 
-    `kept` is what has to be on disk before anything leaves. One of `view` and `is_over` is the outcome.
+    One of `successor` and `is_over` is the outcome.
     """
 
     __slots__ = (
@@ -79,8 +79,6 @@ class Returning:
         "_heard_ns",
         "_is_coordinating",
         "_leavers",
-        "_local",
-        "_next_block",
         "_patient_ns",
         "_proposal",
         "_ready_ns",
@@ -89,15 +87,11 @@ class Returning:
         "_votes",
         "is_leaving",
         "is_over",
-        "kept",
         "successor",
     )
 
     def __init__(self, local: LocalMember, kept: Kept, next_block: int) -> None:
-        self._local = local
-        self._next_block = next_block
-        former = kept.formerly if local.me.id in kept.formerly else (*kept.formerly, local.me.id)
-        self.kept = kept._replace(formerly=(former[0], *former[1:][1 - MAX_FORMER :]))
+        super().__init__(local, kept, next_block)
         self._due_ns = NEVER
         self._tries = 0
         # Others that were restarted
@@ -186,11 +180,11 @@ class Returning:
         elif kind == Kind.RETURN:
             self._on_returned(now_ns, decode_returned(body), out)
         elif kind == Kind.INVITE:
-            self._on_invite(now_ns, source, decode_invite(body)[0], out)
+            self.on_invite(now_ns, source, decode_invite(body)[0], out)
         elif kind == Kind.CUT:
             self._on_cut(now_ns, origin, *decode_cut(body), out)
         elif kind == Kind.RESULT:
-            self._on_result(now_ns, source, *decode_result(body), out)
+            self.on_result(now_ns, source, *decode_result(body), out)
         elif kind == Kind.RESULT_ACK:
             self._on_result_ack(now_ns, origin, decode_ballot(body), out)
         elif kind == Kind.DENY:
@@ -251,19 +245,6 @@ class Returning:
         self._due_ns = now_ns + wait_ns + self._local.rng.randrange(max(wait_ns // 4, 1))
         self._plan(now_ns)
 
-    def _returned(self) -> Returned:
-        kept = self.kept
-        return Returned(
-            self._local.name,
-            kept.promised,
-            self._local.me,
-            self._next_block,
-            kept.formerly,
-            kept.view,
-            kept.is_decided,
-            kept.accepted,
-        )
-
     def _shown(self) -> Ring:
         view = self.kept.view
         return Ring(
@@ -279,13 +260,6 @@ class Returning:
 
     # Voting
 
-    def _on_invite(self, now_ns: int, source: Address, ballot: Ballot, out: Outbox) -> None:
-        if ballot < self.kept.promised:
-            self._say(source, Kind.DENY, encode_ballot(self.kept.promised), self.kept.view.ring, out)
-            return
-        self._promise(now_ns, ballot)
-        self._say(source, Kind.RETURN, encode_returned(self._returned()), self.kept.view.ring, out)
-
     def _promise(self, now_ns: int, ballot: Ballot) -> None:
         if ballot > self.kept.promised:
             self.kept = self.kept._replace(promised=ballot)
@@ -294,14 +268,6 @@ class Returning:
             self._due_ns = now_ns + self._local.timing.recovery_wait_ns
         self._floor = max(self._floor, ballot.round)
         self._coordinator_ns = now_ns
-
-    def _on_result(self, now_ns: int, source: Address, ballot: Ballot, proposal: Proposal, out: Outbox) -> None:
-        if ballot < self.kept.promised:
-            self._say(source, Kind.DENY, encode_ballot(self.kept.promised), self.kept.view.ring, out)
-            return
-        self._promise(now_ns, ballot)
-        self.kept = self.kept._replace(accepted=proposal._replace(ballot=ballot))
-        self._say(source, Kind.RESULT_ACK, encode_ballot(ballot), self.kept.view.ring, out)
 
     def _on_deny(self, now_ns: int, ballot: Ballot) -> None:
         if ballot > self.kept.promised:
@@ -333,16 +299,17 @@ class Returning:
         self._await_members(now_ns)
         self._announce(now_ns, out)
 
-    def _on_later(self, now_ns: int, name: str, is_decided: int, config: GroupConfig, view: View) -> None:
-        """A member that has left tells a later view of the ring: nobody else may know it."""
+    def _on_later(self, now_ns: int, name: str, serial: int, config: GroupConfig, view: View) -> None:
+        """A member that has left tells a later view of the ring, or that ours is decided: nobody else may know it."""
         kept, former = self.kept, self.kept.formerly[0]
-        is_later = view.ring == kept.view.ring and view.seq > kept.view.seq
-        if name != self._local.name or not is_later:
+        is_decided = serial == 1
+        is_news = (view.seq, is_decided) > (kept.view.seq, kept.is_decided)
+        if name != self._local.name or view.ring != kept.view.ring or not is_news:
             return
         if view.member(former) is not None:
-            self.kept = kept._replace(config=config, view=view, is_decided=is_decided == 1)
+            self.kept = kept._replace(config=config, view=view, is_decided=is_decided)
             self._plan(now_ns)
-        elif is_decided == 1:
+        elif is_decided:
             self.is_over = True  # it was its own leave
 
     def _on_ring(self, now_ns: int, kind: int, seen: Ring, out: Outbox) -> None:
@@ -354,7 +321,7 @@ class Returning:
             self.is_over = self.is_over or kind == Kind.HERE
         elif self._foreign_ns == NEVER:
             self._foreign_ns = now_ns
-            self._say(seen.leader.address, Kind.RETURN, encode_returned(self._returned()), self.kept.view.ring, out)
+            self._say_returned(seen.leader.address, out)
         elif now_ns - self._foreign_ns > FOREIGN_WAITS * self._local.timing.recovery_wait_ns:
             self.is_over = True
 
@@ -557,9 +524,6 @@ class Returning:
         self._on_commit(now_ns, proposal, body, out)
 
     # Helpers
-
-    def _say(self, to: Address, kind: Kind, body: bytes, ring: int, out: Outbox) -> None:
-        out.sends.append(self._local.writer.control(to, kind, body, ring))
 
     def _note(self, text: str, out: Outbox) -> None:
         out.notes.append(Note(NOTE, self._local.me.id, detail=text))
