@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -11,8 +12,10 @@ from tests.sim.test_sites_api import CREWS, LIMIT_NS, node_of, until
 from ordercast import Group, View
 from ordercast.config import MS, SECOND, Timing
 from ordercast.sim.api import SimNode
+from ordercast.sim.datagrams import Train
 from ordercast.sim.loop import run_in_world
 from ordercast.sim.network import LAN
+from ordercast.sim.pipes import Carried, Pipe
 from ordercast.sim.topology import Topology, plain_topology
 from ordercast.sim.world import World
 from ordercast.sites import LinkSpec
@@ -57,6 +60,34 @@ def test_a_process_that_dies_is_noticed_by_probes_and_a_machine_by_silence(victi
         assert [group.stats["routes_computed"] for group in rest] == routes
 
     run_in_world(world, program(), LIMIT_NS)
+
+
+def test_a_way_that_only_probes_pass_is_a_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They leave by another port than everything else: that a process lives does not say that it is reached."""
+    topology = plain_topology(CREWS)
+    world = World(7, LAN, topology=topology)
+    carry, passed = Pipe.carry, 0
+
+    def probes_only(
+        pipe: Pipe, now_ns: int, target: str, batch: Train, kind: str, name_kind: Callable[[bytes], str] | None = None
+    ) -> list[Carried]:
+        nonlocal passed
+        passed += kind == "probe"
+        return carry(pipe, now_ns, target, batch, kind, name_kind) if kind == "probe" else []
+
+    async def program() -> None:
+        crew = await meet(world, topology)
+        groups = [group for _, group in crew.values()]
+        monkeypatch.setattr(Pipe, "carry", probes_only)
+        began_ns = world.now_ns
+        for number in range(100):
+            for group in groups:
+                await group.send(b"%d" % number)
+        took_ns = max(await asyncio.gather(*[next_view(world, group) for group in groups])) - began_ns
+        assert took_ns < 3 * SECOND
+
+    run_in_world(world, program(), LIMIT_NS)
+    assert passed
 
 
 def test_a_daemon_with_another_file_is_refused_until_it_has_the_same() -> None:

@@ -6,6 +6,7 @@ No privilege is needed for that. A cut in both directions is one at each end.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -19,7 +20,8 @@ from ordercast.view import Address
 @dataclass(slots=True)
 class Hearing:
     """What one daemon does not hear: the addresses of `cut`, and each datagram of the addresses of `far` with the
-    probability `loss`."""
+    probability `loss`. During a cut it also does not hear ports that the configuration does not name: probes leave by
+    such a port, and of which daemon it is cannot be told."""
 
     cut: frozenset[Address] = frozenset()
     far: frozenset[Address] = frozenset()
@@ -33,11 +35,13 @@ class CutEngine:
     """An engine behind such a network. It is wrapped and not extended: compiled classes have no interpreted
     subclasses."""
 
-    __slots__ = ("_engine", "_hearing")
+    __slots__ = ("_engine", "_hearing", "_named")
 
-    def __init__(self, engine: Any, hearing: Hearing) -> None:
+    def __init__(self, engine: Any, hearing: Hearing, named: Collection[Address]) -> None:
+        """`named`: the addresses in the configuration."""
         self._engine = engine
         self._hearing = hearing
+        self._named = named
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
@@ -59,7 +63,7 @@ class CutEngine:
 
     def receive(self, now_ns: int, source: Address, data: memoryview, stride: int, out: Outbox) -> None:
         hearing = self._hearing
-        if source in hearing.cut:
+        if hearing.cut and (source in hearing.cut or source not in self._named):
             hearing.dropped += 1
         elif hearing.loss and source in hearing.far:
             # Each datagram of a train has its own fate, as on a wire.
@@ -75,9 +79,9 @@ class CutEngine:
 
 def cut_engines(sites: SitesConfig, hearing: Hearing) -> EngineFactory:
     """What makes such engines for one daemon."""
-    inner = engines_of_sites(sites)
+    inner, named = engines_of_sites(sites), frozenset(each.address for each in sites.daemons)
 
     def make(*args: Any, **options: Any) -> Any:
-        return CutEngine(inner(*args, **options), hearing)
+        return CutEngine(inner(*args, **options), hearing, named)
 
     return make

@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Final, Protocol
 
 from ordercast.config import MS
-from ordercast.sim.pipes import Direction, Pipes
+from ordercast.sim.pipes import Direction, PipeModel, Pipes
 from ordercast.sim.world import World
 
 
@@ -46,6 +46,8 @@ OF_SITES: Final = frozenset(
     (FaultKind.CUT_PIPE, FaultKind.PARTITION_SITES, FaultKind.LOSSY_PIPE, FaultKind.NARROW_PIPE)
 )
 """Faults that name sites."""
+
+NARROW_QUEUE_S: Final = 5  # of its own bandwidth, what a narrow pipe holds at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,8 +206,7 @@ def _begin_between_sites(pipes: Pipes, kind: FaultKind, fault: Fault) -> None:
             case FaultKind.LOSSY_PIPE:
                 pipes.change(source, target, loss=fault.value)
             case FaultKind.NARROW_PIPE:
-                bits_per_s = pipes.original(source, target).bits_per_s
-                pipes.change(source, target, bits_per_s=max(1, int(bits_per_s / fault.value)) if bits_per_s else 0)
+                pipes.change(source, target, **_narrowed(pipes.original(source, target), fault.value))
             case _:
                 pipes.cut(source, target)
 
@@ -218,9 +219,19 @@ def _end_between_sites(pipes: Pipes, kind: FaultKind, fault: Fault) -> None:
             case FaultKind.LOSSY_PIPE:
                 pipes.change(source, target, loss=original.loss)
             case FaultKind.NARROW_PIPE:
-                pipes.change(source, target, bits_per_s=original.bits_per_s)
+                pipes.change(source, target, bits_per_s=original.bits_per_s, queue_bytes=original.queue_bytes)
             case _:
                 pipes.mend(source, target)
+
+
+def _narrowed(model: PipeModel, divisor: float) -> dict[str, int]:
+    """The bandwidth of a narrow pipe, and its queue. What has entered a pipe leaves at the bandwidth of that moment:
+    the whole queue could be on its way for minutes after the fault."""
+    if not model.bits_per_s:
+        return {}
+    bits_per_s = max(1, int(model.bits_per_s / divisor))
+    most_bytes = max(bits_per_s * NARROW_QUEUE_S // 8, 1)
+    return {"bits_per_s": bits_per_s, "queue_bytes": min(model.queue_bytes or most_bytes, most_bytes)}
 
 
 def _directions(pipes: Pipes, fault: Fault) -> list[Direction]:

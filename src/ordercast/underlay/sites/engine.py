@@ -385,6 +385,8 @@ class SitesEngine:
             if body == FAREWELL:
                 membership.on_suspects(now_ns, [Suspicion(origin, SuspicionReason.SILENCE)], out)
                 self._follow(now_ns, out)
+        elif kind == Kind.PROBE:
+            pass  # by another port than everything else: its process lives, and no more is known of the way
         elif membership.is_working:
             self._watch.detector.heard(origin, now_ns)
             packet = network.receive(now_ns, datagram)
