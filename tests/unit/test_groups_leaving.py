@@ -314,6 +314,24 @@ def test_a_node_that_detaches_and_says_why_leaves_all_groups_at_once_and_each_of
     assert ([member.name for member in seen.view.members], seen.view.header) == (["y"], b"bye")
 
 
+def test_a_node_that_detaches_says_why_also_where_a_group_is_told_something_else() -> None:
+    exchange = Exchange()
+    host, other = make_host(exchange, "x"), make_host(exchange, "y")
+    session = host.open_session("s")
+    base = host.attach(0, "floor", config=GroupConfig())
+    host.attach(0, "floor", config=GroupConfig(), session=session)
+    port = host.open(0, "a", config=GroupConfig(), underlay="floor", session=session)
+    watcher = other.attach(0, "floor", config=GroupConfig())
+    pump(host, other)
+    host.leave(base, b"stopped")
+    host.leave(port, b"lost")
+    host.close_session(session, b"")
+    pump(host, other)
+    assert not host.underlays
+    assert watcher.view is not None
+    assert ([member.name for member in watcher.view.members], watcher.view.header) == (["y"], b"stopped")
+
+
 def test_a_leave_that_is_held_up_is_not_waited_for_forever() -> None:
     exchange = Exchange()
     host = make_host(exchange)

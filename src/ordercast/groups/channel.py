@@ -356,9 +356,7 @@ class Channel:
         self.deadline_ns = now_ns if wants_pass else engine.deadline_ns()
         for leave in self.leaving.values():
             self.deadline_ns = min(self.deadline_ns, leave.due_ns)
-        watch_ns = self.watching.after_pass(now_ns)
-        if watch_ns < self.deadline_ns:
-            self.deadline_ns = watch_ns
+        self.deadline_ns = min(self.deadline_ns, self.watching.after_pass(now_ns))
 
     def stop(self, now_ns: int) -> None:
         """The node stops, or is no longer needed here: the last traffic rows, and nobody waits any longer."""
@@ -400,13 +398,14 @@ class Channel:
                 self._on_upcall(now_ns, upcall)
 
     def _leave(self, now_ns: int) -> None:
-        """Ports whose messages are out leave. With the last port the node leaves the underlay."""
+        """Ports whose messages are out leave. With the last port the node leaves the underlay: one that has something to
+        tell of that goes last."""
         shared = self.shared
         ports = self._port_count
         staying = ports - sum([leave.header is None for leave in self.leaving.values()])
         if shared is not None and staying > 1 and len(self.leaving) == ports and self._leave_all(now_ns):
             return
-        for port, leave in list(self.leaving.items()):
+        for port, leave in sorted(self.leaving.items(), key=lambda each: not each[0].group and bool(each[1].header)):
             header = leave.header
             if header is None or not port.may_leave(now_ns, leave):
                 continue
@@ -419,8 +418,7 @@ class Channel:
                 group = port.group if shared is not None else ""
                 self.end_port(now_ns, port, Left(wanted=True, returning=False, text="left", group=group))
             staying -= 1
-            leave.header = None
-            leave.due_ns = NEVER
+            leave.header, leave.due_ns = None, NEVER
 
     def _leave_all(self, now_ns: int) -> bool:
         """All groups of a shared underlay are left at once: the view without this node says so for all of them. Where
@@ -435,8 +433,7 @@ class Channel:
         self._stage = ChannelStage.LEAVING
         self.engine.leave(now_ns, header, self.out)
         for leave in self.leaving.values():
-            leave.header = None
-            leave.due_ns = NEVER
+            leave.header, leave.due_ns = None, NEVER
         return True
 
     # What the engine says.

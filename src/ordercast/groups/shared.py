@@ -572,6 +572,10 @@ class SharedGroups:
             self._leaving.append((label, record.number, why))  # it ended while its join was under way
             self._name_again((label, record.name))  # the join has taken its name, and the leave ends the group
             return
+        if port.number > NOBODY:
+            self._on_left(now_ns, port, "a leave was ordered, and a join behind it")  # both are of before an exchange
+            if self._port(label, record.name) is None:
+                return  # it was on its way out, and is to be taken out again
         self._named.pop((label, record.name), None)
         self._joining.pop(port, None)
         port.number = record.number
