@@ -398,8 +398,8 @@ class Channel:
                 self._on_upcall(now_ns, upcall)
 
     def _leave(self, now_ns: int) -> None:
-        """Ports whose messages are out leave. With the last port the node leaves the underlay: one that has something to
-        tell of that goes last."""
+        """Ports whose messages are out leave. With the last port the node leaves the underlay: one that tells of that
+        goes last."""
         shared = self.shared
         ports = self._port_count
         staying = ports - sum([leave.header is None for leave in self.leaving.values()])

@@ -50,18 +50,13 @@ if TYPE_CHECKING:
     from ordercast.groups.channel import Channel
     from ordercast.groups.port import Port
 
-BODY_BYTES: Final = MAX_BLOCK - OVERHEAD - 64
-"""The largest body of an operation: with it a block is full."""
-
-SEED_AHEAD: Final = 4
-"""Parts of a seed that wait to be submitted. The rest is made when these are out."""
+BODY_BYTES: Final = MAX_BLOCK - OVERHEAD - 64  # the largest body of an operation: with it a block is full
+SEED_AHEAD: Final = 4  # parts of a seed that wait to be submitted; the rest is made when these are out
+GIVEN_BACK: Final = 64  # names that one send looks at to give them back
 
 KEPT_NAMES: Final = 1_024
 """Groups that this node sends to from outside, and keeps the numbers of. Beyond it those are given back that were not
 sent to for longest. So many reasons are kept, too, of ports that ended before they could say them."""
-
-GIVEN_BACK: Final = 64
-"""Names that one send looks at to give them back."""
 
 
 class SharedGroups:

@@ -111,6 +111,8 @@ class StallWatch:
     def after_pass(self, now_ns: int) -> int:
         """When to look again. Hot: once per pass; while something waits, most of them only compare two numbers."""
         due_ns = self.due_ns
+        if due_ns != NEVER and not self._channel.consumption.receipts:
+            self._given.update(now_ns, None)  # also where it has something again at the next look
         if (
             now_ns >= due_ns
             or (due_ns == NEVER and self._has_work())

@@ -75,7 +75,7 @@ class Cluster:
             return self.members[node.name].boot(node)
 
         node = self.world.add(name, boot, buffer_bytes=buffer_bytes, has_multicast=has_multicast)
-        node.folder = SimFolder() if has_folder else None
+        node.folder = SimFolder(lambda: self.world.now_ns) if has_folder else None
         member = SimMember(self, node, take_delay_ns, rule, group)
         self.members[name] = member
         return member

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 
 class SimFolder:
     """What a node has on disk. A put is whole or has not happened: a real one is written beside, and renamed.
@@ -9,10 +11,12 @@ class SimFolder:
     `is_deadly`: the node crashes at the next put, after it is on disk and before anything of the pass has left.
     """
 
-    __slots__ = ("_entries", "has_struck", "is_deadly", "puts")
+    __slots__ = ("_clock", "_entries", "has_struck", "history", "is_deadly", "puts")
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], int] = lambda: 0) -> None:
+        self._clock = clock
         self._entries: dict[str, bytes] = {}
+        self.history: list[tuple[int, bytes]] = []  # what was put and when, for judges
         self.is_deadly = False
         self.has_struck = False
         self.puts = 0
@@ -24,6 +28,7 @@ class SimFolder:
         self.puts += 1
         if entry:
             self._entries[underlay] = entry
+            self.history.append((self._clock(), entry))
         else:
             self._entries.pop(underlay, None)
         self.has_struck = self.has_struck or self.is_deadly

@@ -279,8 +279,10 @@ class SimMember:
         self._cluster.world.wake(self.node)
 
     def _needed(self) -> MinMembers:
-        """What its rule means for its view. `reset` takes a number as it is: more than the view has is never met."""
-        return min(self.rule, len(self.view.members)) if isinstance(self.rule, int) and self.view else self.rule
+        """What its rule means for its view. `reset` takes a number as it is: more than the view has is never met, and a
+        leave that nobody has delivered may have made the view smaller."""
+        is_all = isinstance(self.rule, int) and self.view is not None and self.rule >= len(self.view.members)
+        return "all" if is_all else self.rule
 
     def stall(self) -> None:
         self.is_stalled = True

@@ -30,7 +30,7 @@ from ordercast.sim.calling import SimCaller
 from ordercast.sim.checkers import Verdict, check_all
 from ordercast.sim.checkers.attendance import short_members
 from ordercast.sim.checkers.chain import branches
-from ordercast.sim.checkers.restarts import ResetSpan, broken_restarts, linked_views
+from ordercast.sim.checkers.restarts import KeptView, ResetSpan, broken_restarts, linked_views
 from ordercast.sim.checkers.stalled import stall_failures
 from ordercast.sim.checkers.stuck import Excuse, LifeSpan, excuse_of
 from ordercast.sim.cluster import Cluster, Terms
@@ -47,6 +47,7 @@ from ordercast.sim.world import Livelock, World
 from ordercast.trace.schema import Row
 from ordercast.view import Reason
 from ordercast.wire.header import HEADER_BYTES
+from ordercast.wire.returns import decode_kept
 
 # How long the group may take to come to rest while links are still lossy. Chance has no bound, so after that the loss
 # ends as well: what is demanded is rest on links that work.
@@ -222,11 +223,21 @@ class _Run:
         outcome.is_short = bool(unrest) and not outcome.is_deserted and not outcome.excuse and self._is_short()
         return outcome.is_deserted or outcome.is_stuck_legally or outcome.is_short
 
+    def _kept(self) -> list[KeptView]:
+        """What nodes have put on their disks, in the order of time."""
+        found: list[KeptView] = []
+        for name, node in self._cluster.world.nodes.items():
+            for at_ns, entry in node.folder.history if node.folder is not None else ():
+                view = decode_kept(entry).view
+                found.append(KeptView(name, at_ns, view.id, tuple(map(str, view.members)), view.reason.name.lower()))
+        return sorted(found, key=lambda kept: kept.at_ns)
+
     def _is_short(self) -> bool:
         """Whether the group has come together, has nothing to do, and is too small for all of its members to take part
         in it."""
         rows, scenario = self._cluster.world.rows(), self._scenario
-        linked = linked_views(rows, {life.member: life for life in self._lives(rows)}, scenario.rule_of)
+        lives = {life.member: life for life in self._lives(rows)}
+        linked = linked_views(rows, lives, scenario.rule_of, self._kept())
         short = short_members(rows, scenario.rule_of, scenario.bootstrap, linked)
         live = {str(member) for member in self._live()}
         views = [{str(member) for member in view.members} for view in self._cluster.views()]
@@ -325,7 +336,8 @@ class _Run:
         outcome.failures += told_violations(verdict)
         outcome.failures += broken_tokens([member.seen.tokens for member in cluster.members.values()])
         lives = self._lives(outcome.rows)
-        views = linked_views(outcome.rows, {life.member: life for life in lives}, self._scenario.rule_of)
+        kept = self._kept()
+        views = linked_views(outcome.rows, {life.member: life for life in lives}, self._scenario.rule_of, kept)
         outcome.failures += branches(views, self._scenario.rule_of)
         resets = [call for member in cluster.members.values() for call in member.seen.resets]
         scenario = self._scenario
@@ -335,7 +347,8 @@ class _Run:
         patience_ns = scenario.patience_ns - EVICTION_SLACK_NS if scenario.slow == "evict" else None
         put_out = possible_expulsions(scenario.faults, patience_ns, scenario.last_ns)
         done = [ResetSpan(call.rule, call.size, call.asked_ns, call.ended_ns) for call in resets if call.size]
-        outcome.failures += broken_restarts(outcome.rows, lives, troubles, scenario.rule_of, wait_ns, put_out, done)
+        rules = scenario.rule_of
+        outcome.failures += broken_restarts(outcome.rows, lives, troubles, rules, wait_ns, put_out, done, kept)
         outcome.failures += broken_resets(resets, outcome.rows, is_untroubled=is_untroubled)
         outcome.failures += self._stall_failures(outcome.rows)
         outcome.failures += needless_evictions(outcome.rows, self._scenario)

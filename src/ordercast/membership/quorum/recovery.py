@@ -190,6 +190,9 @@ class Recovery:
         if self._round is not None and self._is_coordinating:
             self._round.on_returned(now_ns, returned, out)
             self._follow(self._round)
+        elif self._role is Role.FAILED:  # nobody coordinates: it says that it is there
+            body = encode_check(self.promised, [])
+            out.sends.append(self._local.writer.control(returned.member.address, Kind.CHECK, body))
 
     def on_commit(self, now_ns: int, source: Address, proposal: Proposal, out: Outbox) -> None:
         """The next view is decided, and this member is in it. It begins when everything before it is here."""

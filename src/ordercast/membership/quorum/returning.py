@@ -223,10 +223,13 @@ class Returning(KeptVote):
 
     def _answer(self, source: Address, asking: Asking, out: Outbox) -> None:
         """A newcomer asks. It must not make the group anew beside this one. Its join may have been ordered, and nobody
-        else may know that: then it is a member, and has a log."""
+        else may know that: then it is a member, and has a log. Where it is the only member that is left it begins with
+        the last view, also if others left after it had joined."""
         view = self.kept.view
-        if view.reason == Reason.JOIN and view.subject == str(asking.member):
-            body = encode_welcome(self._local.name, view.serial, self.kept.config, view)
+        is_joined = view.reason == Reason.JOIN and view.subject == str(asking.member)
+        if is_joined or [member.id for member in view.members] == [asking.member.id]:
+            attempt = view.serial if is_joined else asking.nonce
+            body = encode_welcome(self._local.name, attempt, self.kept.config, view)
             self._say(source, Kind.WELCOME, body, view.ring, out)
         elif not self.is_leaving:
             self._say(source, Kind.HERE, encode_ring(self._shown()), 0, out)

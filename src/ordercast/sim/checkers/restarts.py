@@ -6,6 +6,8 @@ Here that is put together. Three sentences are judged:
 - *One part goes on.* A view of restarted members comes after the last views of their former lives and after those that
   they made, or after a later one that a member which left by it was up to tell them. Of two views after failures with a
   common view behind them one comes after the other, where only a majority may go on.
+  Such a view may itself be one that nobody has installed: restarted members were told that it is decided, stored it,
+  and were restarted again. What is on their disks is evidence of it (`KeptView`), and it is judged like any other.
 - *Enough go on.* The members of such a view are, in this life or a former one, a quorum of the last view that it comes
   after. Members that asked to leave may be out of it. So may one whose expulsion nobody has delivered: it was up, and
   with its vote they are a quorum. Where a member re-formed the group by a reset, its number counts alone (Amoeba
@@ -31,6 +33,16 @@ FAILURES: Final = ("reset", RESTART)
 EXPELLED: Final = "expelled by"  # how the reason of an expulsion begins
 SLACK_NS: Final = 1_500 * MS
 """A member that has just begun to hear the others again may need so long to be heard by them."""
+
+
+class KeptView(NamedTuple):
+    """The last view in what a node put on its disk. Only those that recoveries made are known to be decided by that."""
+
+    node: str
+    at_ns: int
+    id: str
+    members: tuple[str, ...]
+    reason: str
 
 
 class ResetSpan(NamedTuple):
@@ -59,11 +71,12 @@ def broken_restarts(
     wait_ns: int,
     expulsions: Sequence[Expulsion] = (),
     resets: Sequence[ResetSpan] = (),
+    kept: Sequence[KeptView] = (),
 ) -> list[str]:
     """What is wrong with the views of restarted members, in words. `wait_ns`: how long they wait for the others.
     `expulsions`: those that there may have been, whether somebody has delivered them or not."""
     known = {life.member: life for life in lives}
-    views = linked_views(rows, known, rules)
+    views = linked_views(rows, known, rules, kept)
     if not any(view.reason == RESTART for view in views.values()):
         return []
     return [
@@ -73,9 +86,11 @@ def broken_restarts(
     ]
 
 
-def linked_views(rows: Iterable[Row], lives: dict[str, LifeSpan], rules: Rules) -> dict[str, InstalledView]:
-    """All views. One that restarted members form comes after the last views of their former lives, too, and after a
-    later one that a member which has left can have told them."""
+def linked_views(
+    rows: Iterable[Row], lives: dict[str, LifeSpan], rules: Rules, kept: Sequence[KeptView] = ()
+) -> dict[str, InstalledView]:
+    """All views. One that restarted members form comes after the last views of their former lives, too, after those
+    that they have `kept` since, and after a later one that a member which has left can have told them."""
     views = installed_views(rows)
     restarts = [view for view in views.values() if view.reason == RESTART]
     if not restarts:
@@ -98,6 +113,8 @@ def linked_views(rows: Iterable[Row], lives: dict[str, LifeSpan], rules: Rules) 
                 made = made or _made_by(views, former)
             if former in last and last[former] != view.id:
                 view.before[last[former]] = None
+                for between in _kept_between(kept, views, views[last[former]], view, heir):
+                    view.before[between] = None
             # It may have crashed before it delivered a change that it had ordered, and that others have delivered.
             if made is None or made.id in chain_of(views, view.id) or view.id in chain_of(views, made.id):
                 continue
@@ -106,6 +123,27 @@ def linked_views(rows: Iterable[Row], lives: dict[str, LifeSpan], rules: Rules) 
         for told in _told_by_leavers(views, view, lives, rules, since_ns):
             view.before[told] = None
     return views
+
+
+def _kept_between(
+    kept: Sequence[KeptView], views: dict[str, InstalledView], last: InstalledView, view: InstalledView, heir: LifeSpan
+) -> list[str]:
+    """Views that nobody has installed, and that the lives of a node have kept between its last one and this one."""
+    found: list[str] = []
+    before = last.id
+    for each in kept:
+        is_its_own = f"{each.node}/" == heir.member[: len(each.node) + 1] and each.reason in FAILURES
+        if not is_its_own or not last.first_ns < each.at_ns < view.first_ns or each.id in (before, view.id):
+            continue
+        known = views.get(each.id)
+        if known is None:
+            known = views[each.id] = InstalledView(each.id, each.members, each.reason, each.at_ns)
+        if known.by:
+            continue
+        known.before[before] = None
+        before = each.id
+        found.append(before)
+    return found
 
 
 def _made_by(views: dict[str, InstalledView], member: str) -> InstalledView | None:
@@ -266,8 +304,8 @@ def _left_behind(
     expelled = {(member, left) for member, _, left in _told_expelled(rows)}
     texts: list[str] = []
     for view in views.values():
-        if view.reason != RESTART:
-            continue
+        if view.reason != RESTART or not view.by:
+            continue  # in one that nobody has installed nobody has gone on
         since_ns = view.first_ns - wait_ns - SLACK_NS
         for before in view.before:
             for member in views[before].members:
