@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from ordercast.config import MS, SECOND, MinMembers
 from ordercast.sim.checkers.chain import branches, installed_views
-from ordercast.sim.checkers.restarts import Expulsion, ResetSpan, broken_restarts, linked_views
+from ordercast.sim.checkers.restarts import Expulsion, KeptView, ResetSpan, broken_restarts, linked_views
 from ordercast.sim.checkers.stuck import Excuse, LifeSpan, Trouble, Wish, excuse_of
 from ordercast.sim.checkers.views import Rules
 from ordercast.trace.schema import Row
@@ -24,6 +24,7 @@ class History:
     troubles: list[Trouble] = field(default_factory=list)
     expulsions: list[Expulsion] = field(default_factory=list)
     resets: list[ResetSpan] = field(default_factory=list)
+    kept: list[KeptView] = field(default_factory=list)
 
     def start(self, names: str, at: int = 0) -> History:
         for name in names.split():
@@ -89,6 +90,12 @@ class History:
         self.resets.append(ResetSpan(rule, size, at * MS, until * MS))
         return self
 
+    def keeps(self, name: str, view: str, at: int, reason: str = "restart") -> History:
+        """It has stored a view that is named after its members."""
+        members = tuple(_life(each) for each in view.split())
+        self.kept.append(KeptView(_life(name).partition("/")[0], at * MS, view, members, reason))
+        return self
+
     def excuse(self) -> Excuse | None:
         lives = list(self.lives.values())
         return excuse_of(self.rows, lives, self.troubles, self.rules, is_manual=self.is_manual)
@@ -99,10 +106,10 @@ class History:
     def restarts(self) -> list[str]:
         """What is wrong with the views of restarted members."""
         lives = {life.member: life for life in self.lives.values()}
-        wrong = branches(linked_views(self.rows, lives, self.rules), self.rules)
+        wrong = branches(linked_views(self.rows, lives, self.rules, self.kept), self.rules)
         wait_ns = 3 * SECOND
         return wrong + broken_restarts(
-            self.rows, lives.values(), self.troubles, self.rules, wait_ns, self.expulsions, self.resets
+            self.rows, lives.values(), self.troubles, self.rules, wait_ns, self.expulsions, self.resets, self.kept
         )
 
     def _wish(self, name: str, at: int, *, is_join: bool) -> None:

@@ -136,3 +136,43 @@ def test_a_restarted_member_knows_the_views_that_it_has_made() -> None:
 def test_a_view_that_another_member_has_made_has_to_be_known_to_the_restarted_one() -> None:
     wrong = let_go_by_a("b/0").restarts()
     assert [text.partition(":")[0] for text in wrong] == ["chain"]
+
+
+def restarted_twice() -> History:
+    """All of five crash. Four come back and decide a view of four, in which three were told and crash once more: nobody
+    has installed it. Two of those and the fourth go on: three of four."""
+    history = group("a b c d e").trouble("a b c d e", 800, 30_000).crash("a b c d e", 900)
+    for name in "abcd":
+        history.restart(name, 2_000)
+    history.crash("a+ b+ c+", 7_000)
+    for name in ("a+", "b+"):
+        history.restart(name, 8_000)
+    return history
+
+
+def test_a_view_that_nobody_has_installed_counts_where_it_was_stored() -> None:
+    """Against the view of five, two of five would have gone on."""
+    history = restarted_twice().crash("d+", 6_900)
+    wrong = [text for text in history.view("a++ b++", "restart", at=12_000).restarts() if "not enough" in text]
+    assert wrong
+    history.keeps("a", "a+ b+ c+", 6_500).keeps("b", "a+ b+ c+", 6_600)
+    assert not [text for text in history.restarts() if "not enough" in text]
+
+
+def test_a_view_that_was_stored_needs_a_quorum_of_the_one_before() -> None:
+    history = restarted_twice().keeps("a", "a+ b+", 6_500).keeps("b", "a+ b+", 6_600)
+    wrong = history.view("a++ b++", "restart", at=12_000).restarts()
+    assert [text for text in wrong if "a+ b+" in text or "not enough" in text]
+
+
+def test_what_was_stored_after_the_next_view_proves_nothing() -> None:
+    history = restarted_twice().view("a++ b++", "restart", at=12_000)
+    history.keeps("a", "a+ b+ c+", 12_500).keeps("b", "a+ b+ c+", 12_600)
+    assert [text for text in history.restarts() if "not enough" in text]
+
+
+def test_an_accepted_proposal_of_joins_is_no_decision() -> None:
+    """Only views that recoveries made are known to be decided by their being the last view of an entry."""
+    history = restarted_twice().view("a++ b++", "restart", at=12_000)
+    history.keeps("a", "a+ b+ c+", 6_500, "join").keeps("b", "a+ b+ c+", 6_600, "join")
+    assert [text for text in history.restarts() if "not enough" in text]

@@ -219,6 +219,21 @@ def test_the_own_application_is_not_blamed_for_what_it_has_just_been_given() -> 
     assert [event.waiting_for for event in told(port) if isinstance(event, Stalled)] == [own.waiting_for]
 
 
+def test_an_application_that_takes_everything_between_two_looks_is_not_blamed() -> None:
+    """Each look finds something that it has only just been given."""
+    _, host, port = blocked()
+    own = Waiting(StallReason.NOT_RECEIVING, (str(port.channel.me),), "the application of this node does not receive")
+    fake(port).stall = own
+    consumption = port.channel.consumption
+    while (due_ns := host.deadline_ns()) <= 20 * STALL_NS:
+        receipt = consumption.add(due_ns, 1)
+        host.expire(due_ns)
+        host.finish(due_ns)
+        consumption.finish(receipt)
+        touch(host, port, due_ns + 1)
+    assert [event for event in told(port) if isinstance(event, Stalled)] == []
+
+
 def test_a_look_that_comes_late_blames_nobody() -> None:
     """The process itself stood still, or its application kept the loop for long."""
     _, host, port = blocked()

@@ -38,6 +38,7 @@ from ordercast.wire.views import (
     Ballot,
     Proposal,
     Ring,
+    decode_check,
     encode_asking,
     encode_decision,
     encode_invite,
@@ -240,6 +241,22 @@ def test_with_manual_recovery_the_application_is_told_and_nothing_is_decided() -
     assert failed.suspects == ("b/0",)
     assert (node.policy.state, node.policy.deadline_ns()) == ("failed", NEVER)
     assert node.notes() == ["b/0 is suspected: another member suspects it"]
+
+
+def test_a_failed_member_tells_one_that_was_restarted_that_it_is_there() -> None:
+    """Nobody coordinates before `reset`. A restarted member that heard nothing would say that it waits for this one."""
+    node = two_members("manual")
+    node.control(Kind.SUSPECT, encode_suspects([member("b").id]), ring=77)
+    node.out.sends.clear()
+    view = View(5, "b/0", 77, 0, 0, 0, (node.me, member("b")), {node.me.id: 4}, Reason.CREATE, "b/0")
+    back = replace(member("b"), id=node_id("b", 1), life=1)
+    returned = Returned("g", NO_BALLOT, back, 0, (member("b").id, back.id), view, True, None)
+    assert node.control(Kind.RETURN, encode_returned(returned), view.ring) is None
+    ((address, body),) = [
+        (send.to, bytes(send.buffers[1])) for send in node.out.sends if send.buffers[0][1] == Kind.CHECK
+    ]
+    assert (address, decode_check(body)[1]) == (back.address, ())
+    assert node.policy.state == "failed"
 
 
 def test_a_reset_that_finds_too_few_members_fails() -> None:

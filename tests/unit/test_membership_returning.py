@@ -12,7 +12,7 @@ import pytest
 from tests.unit.channels import make_host, open_ports
 from tests.unit.fake_engine import Exchange, fake
 
-from ordercast.config import MS, SECOND, GroupConfig, Timing
+from ordercast.config import MS, SECOND, Demands, GroupConfig, Timing
 from ordercast.engine import Outbox, StallReason
 from ordercast.errors import UsageError
 from ordercast.groups.host import Host
@@ -38,6 +38,7 @@ from ordercast.wire.returns import (
 )
 from ordercast.wire.views import (
     NO_BALLOT,
+    Asking,
     Ballot,
     Cut,
     Proposal,
@@ -45,6 +46,7 @@ from ordercast.wire.views import (
     decode_ballot,
     decode_result,
     decode_welcome,
+    encode_asking,
     encode_ballot,
     encode_check,
     encode_cut,
@@ -280,6 +282,19 @@ def test_a_member_that_left_tells_the_last_view() -> None:
     part.expire(part.deadline_ns() + 1, out)
     assert part.successor is not None, "it is the only member of that view, and goes on at once"
     assert part.successor.view.reason == Reason.RESTART
+
+
+def test_a_newcomer_that_is_alone_in_the_last_view_begins_with_it() -> None:
+    """All others left after it had joined, and it heard nothing of that."""
+    alone = replace(VIEW, members=(A,), reason=Reason.LEAVE, subject="b/0", prior=(A.id, B.id, C.id))
+    alone = replace(alone, prior_rules=("majority",) * 3)
+    kept = KEPT._replace(view=alone, is_decided=True, promised=NO_BALLOT, accepted=None)
+    find = encode_asking(Asking("prices", A, 77, 1, 0, Demands(), b""))
+    ((kind, body),) = hear(returning(kept), Kind.FIND, find)
+    assert (kind, *decode_welcome(body)[1:]) == (Kind.WELCOME, 77, kept.config, alone), "the answer to this attempt"
+    other = encode_asking(Asking("prices", C, 77, 1, 0, Demands(), b""))
+    ((kind, _),) = hear(returning(kept), Kind.FIND, other)
+    assert kind == Kind.HERE, "nobody else is let in by that"
 
 
 def test_ballots_of_a_restarted_member_are_below_all_others() -> None:
