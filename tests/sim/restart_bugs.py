@@ -138,4 +138,37 @@ RESTART_BUGS: Final[tuple[Bug, ...]] = (
         "endurance",
         first_seed=2_740_000_269,  # the leader is the one that leaves, and crashes while it stores that
     ),
+    Bug(
+        "a newcomer that alone is left in a kept view is not welcomed",
+        "Returning._answer",
+        "is_joined or [member.id for member in view.members] == [asking.member.id]",
+        "is_joined",
+        "Two wait for each other: a restarted member for the newcomer's vote, and the newcomer for a group that works.",
+        1,
+        "sequencer",
+        "endurance",
+        first_seed=2_750_009_149,  # all others have to leave while the newcomer does not hear that it was let in
+    ),
+    Bug(
+        "a member that waits for a reset does not answer one that was restarted",
+        "Recovery.on_returned",
+        "self._role is Role.FAILED",
+        "False",
+        "The restarted member says that it waits for a member that is up.",
+        1,
+        "sequencer",
+        "endurance",
+        first_seed=2_750_008_177,  # nobody may call reset for long
+    ),
+    Bug(
+        "a log that is kept for others outlives its time while the node joins again",
+        "QuorumMembership.expire",
+        "self.past.expire(now_ns)",
+        "pass",
+        "Its timer stays overdue, and the node does nothing but look at it.",
+        1,
+        "sequencer",
+        "endurance",
+        first_seed=2_760_001_202,  # a node has to come back for ten seconds
+    ),
 )

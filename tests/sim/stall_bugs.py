@@ -108,4 +108,15 @@ STALL_BUGS: Final[tuple[Bug, ...]] = (
         profile="membership",
         first_seed=1_580_004_340,
     ),
+    Bug(
+        "what an application takes between two looks is not seen",
+        "StallWatch.after_pass",
+        "self._given.update(now_ns, None)",
+        "pass",
+        "An application that takes everything at once is blamed for not receiving.",
+        1,
+        "token",
+        "endurance",
+        first_seed=2_750_008_526,  # each look has to find something that it has only just been given
+    ),
 )

@@ -41,6 +41,7 @@ from ordercast.wire.views import (
     decode_check,
     encode_asking,
     encode_decision,
+    encode_ended,
     encode_invite,
     encode_refusal,
     encode_result,
@@ -230,6 +231,20 @@ def test_a_commit_without_this_node_excludes_it_and_it_comes_back() -> None:
     assert node.control(Kind.COMMIT, body, ring=77) == Excluded(DepartureCause.EXCLUDED, True, False, ())
     assert (node.policy.phase, node.policy.ring) == (Phase.JOINING, NO_RING)
     assert node.notes() == ["excluded from view 5@b/0: the group was re-formed without this node"]
+
+
+def test_a_log_that_is_kept_for_others_is_dropped_while_the_node_comes_back() -> None:
+    """Otherwise its timer would be overdue for as long as the join takes, and the process would do nothing else."""
+    node = two_members()
+    orderer = node.install(Install(view_of("ab"), CONFIG, 5))
+    node.policy.on_suspects(0, [Suspicion(member("b").id, SuspicionReason.SILENCE)], node.out)
+    node.control(Kind.ENDED, encode_ended("g"), ring=node.policy.ring)
+    assert node.policy.phase is Phase.JOINING
+    node.policy.past.keep_log(0, 77, orderer, {member("b").id})
+    node.now_ns = node.policy.past.deadline_ns()
+    node.policy.expire(node.now_ns, node.out)
+    assert node.policy.deadline_ns() > node.now_ns
+    assert not node.policy.past.is_keeping
 
 
 def test_with_manual_recovery_the_application_is_told_and_nothing_is_decided() -> None:

@@ -294,6 +294,7 @@ class QuorumMembership:
             self._close(Closed())
 
     def expire(self, now_ns: int, out: Outbox) -> None:
+        self.past.expire(now_ns)
         if self._joining is not None:
             self._joining.expire(now_ns, out)
             self._after_joining(now_ns, out)
@@ -306,7 +307,6 @@ class QuorumMembership:
         if self._state is not None:
             self._state.expire(now_ns, out)
             self._after_recovery(now_ns, self._state, out)
-        self.past.expire(now_ns)
         self._update_direct()
         if self._meeting.due_ns <= now_ns:
             self._show_ring(now_ns, out)
@@ -329,9 +329,11 @@ class QuorumMembership:
         due = min(self._meeting.due_ns, self._linger_ns, self._patience.due_ns)
         if self.direct_ring != NO_RING:
             return due  # hot: the ring works, and no newcomer is expected
-        part = self._joining or self._withdrawing or self._state
-        due = min(due, part.deadline_ns() if part is not None else NEVER)
-        return min(due, self._admission.deadline_ns(), self.past.deadline_ns())
+        past_ns, alone = self.past.deadline_ns(), self._joining or self._withdrawing
+        if alone is not None:
+            return min(past_ns, alone.deadline_ns())  # nothing else is served meanwhile
+        due = min(due, past_ns, self._admission.deadline_ns())
+        return min(due, self._state.deadline_ns()) if self._state is not None else due
 
     def take(self) -> Transition | None:
         pending, self._pending = self._pending, None
