@@ -252,10 +252,8 @@ def test_faults_change_pipes_and_give_them_back() -> None:
     applied = Faults(world, NoApplications(), faults)
     east, north = world.pipes.between("east", "west"), world.pipes.between("north", "west")
     world.run_until(2 * MS)
-    assert (east.model, north.model) == (
-        replace(model, loss=0.7, bits_per_s=100_000),
-        replace(model, bits_per_s=100_000),
-    )
+    narrow = replace(model, bits_per_s=100_000, queue_bytes=62_500)  # 5 s of its bandwidth
+    assert (east.model, north.model) == (replace(narrow, loss=0.7), narrow)
     world.run_until(3 * MS)
     assert (east.model, north.model) == (replace(model, loss=0.7), model)
     world.run_until(5 * MS)

@@ -52,7 +52,7 @@ class Admission:
         """Check the parameters of a newcomer, then let its join be ordered."""
         if not orderer.standing().admits:
             return
-        if orderer.view.member(asking.member.id) is not None:
+        if orderer.view.member(asking.member.id) is not None or asking.member.id in self._welcomes:
             self.again(now_ns, asking)
         elif not self.is_over(asking):
             refusal = self.refusal(asking, config, orderer.view)
@@ -114,9 +114,12 @@ class Admission:
                 self._rtt.sample(now_ns - welcome.sent_ns)
             del self._welcomes[member]
 
-    def forget_gone(self, view: View) -> None:
-        """A member has left, perhaps one whose welcome was never answered."""
-        self._welcomes = {member: each for member, each in self._welcomes.items() if view.member(member) is not None}
+    def forget_gone(self, view: View | None) -> None:
+        """`view`: the last one, once it is decided. A member that it is without may have a vote before: its welcome is
+        repeated until then."""
+        if self._welcomes and view is not None:
+            welcomes = self._welcomes.items()
+            self._welcomes = {member: each for member, each in welcomes if view.member(member) is not None}
 
     def expire(self, now_ns: int, out: Outbox) -> None:
         for welcome in self._welcomes.values():

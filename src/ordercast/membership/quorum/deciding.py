@@ -73,6 +73,11 @@ class Deciding:
         return self._view
 
     @property
+    def settled(self) -> View | None:
+        """The view, if it is known to be decided here."""
+        return self._orderer.view if self._view is None else None
+
+    @property
     def holders(self) -> set[int]:
         """The members that are known to hold it."""
         return self._holders
@@ -81,15 +86,16 @@ class Deciding:
 
     def on_change(self, now_ns: int, view: View, out: Outbox, is_new: bool = False) -> None:
         """A change is received, and with it everything before it. `is_new`: it is our own join."""
+        if self._view is not None:  # or this one would not have been ordered
+            self._settle(self._view)
         self._view = None
         self._due_ns = NEVER
         if view.reason == Reason.JOIN:
             self.joins[id_of(view.subject)] = view
             if len(self.joins) > MAX_JOINS:
                 del self.joins[next(iter(self.joins))]
-        elif view.reason in DEPARTURES:
-            self.joins.pop(id_of(view.subject), None)
         if not is_open(view):
+            self._settle(view)
             return
         me, orderer = self._local.me.id, self._orderer
         creator, holders = id_of(view.creator), holders_known(view, me)
@@ -180,14 +186,21 @@ class Deciding:
     def _learn(self, seq: int) -> None:
         self._orderer.decide(seq)
         if self._view is not None and self._view.seq <= seq:
+            self._settle(self._view)
             self._view = None
             self._due_ns = self._due_ns if self._is_departing else NEVER
 
     def _decide(self, view: View, out: Outbox) -> None:
         """A quorum holds it. The member that ordered it tells the others, unless they know by themselves."""
         self._learn(view.seq)
+        self._settle(view)
         if id_of(view.creator) == self._local.me.id and not is_plain(view):
             self._say(Kind.DECIDED, To.ALL, view.seq, out)
+
+    def _settle(self, view: View) -> None:
+        """It is decided. Before that a newcomer that is put out has a vote, and may not know that it was in."""
+        if view.reason in DEPARTURES:
+            self.joins.pop(id_of(view.subject), None)
 
     def _ask_others(self, now_ns: int, out: Outbox) -> None:
         view = self._orderer.view

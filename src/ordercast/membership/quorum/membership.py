@@ -38,7 +38,7 @@ from ordercast.membership.quorum.waiting import waiting_of
 from ordercast.membership.quorum.withdrawing import Withdrawing
 from ordercast.orderers import LoggedOrderer
 from ordercast.orderers.orderer import Suspicion
-from ordercast.view import DEPARTURES, Address, Reason, View, next_counter
+from ordercast.view import Address, Reason, View, next_counter
 from ordercast.wire.header import Kind
 from ordercast.wire.returns import Kept
 from ordercast.wire.views import (
@@ -207,8 +207,6 @@ class QuorumMembership:
                 self._admission.admitted(view)
                 if view.creator == str(me):
                     self._admission.welcome(now_ns, view, self._config, out)
-            elif view.reason in DEPARTURES:
-                self._admission.forget_gone(view)
             if view.leader.id == me.id and self._meeting.due_ns == NEVER:
                 self._show_ring(now_ns, out)
         if state is not None and state.orderer.has_left and self._linger_ns == NEVER:
@@ -305,6 +303,7 @@ class QuorumMembership:
                 self._close(Closed())
             return
         if self._state is not None:
+            self._admission.forget_gone(self._state.deciding.settled)
             self._state.expire(now_ns, out)
             self._after_recovery(now_ns, self._state, out)
         self._update_direct()

@@ -24,6 +24,7 @@ installed. Lives without a view are no reason to stand still: where no life that
 must make a new group, and where one of several chains can go on, all must come to it. A life stands on a chain while it
 is in one of its views, or in none because a view of it names it already. That may be one which nobody installed: a life
 that came in (a `join` row) and has installed nothing stands on the chains of the members that were there to let it in.
+One that left, and crashed while it still served, has kept its last view: its next life stands there.
 """
 
 from __future__ import annotations
@@ -199,7 +200,7 @@ class _Lives:
         ]
         held = {state.view for _, state in wanting}
         formers = [(former, self.states[former]) for member, _ in wanting for former in self.former_of(member)]
-        held |= {state.view for _, state in formers}
+        held |= {state.view or self._served_in(former, state) for former, state in formers}
         # One that a view has let in may not have installed it, and may have been restarted since.
         outside = [(member, state) for member, state in [*wanting, *formers] if not state.view]
         held |= {
@@ -214,6 +215,11 @@ class _Lives:
         """The views of the members that were up at a time."""
         up = [life.member for life in self.lives.values() if life.began_ns < at_ns <= life.ended_ns]
         return {state.view for member in up if (state := self.state_at(member, at_ns)).view}
+
+    def _served_in(self, member: str, state: _State) -> str:
+        """The view in which a dead life still served when it crashed; empty if it did not."""
+        last = state.departures[-1] if state.departures else _Departure()
+        return last.view if self.lives[member].ended_ns - last.at_ns <= LINGER_NS else ""
 
     def former_of(self, member: str) -> list[str]:
         """The former lives of one that was restarted with what they kept, and that has not come in since. One whose
