@@ -210,6 +210,21 @@ def test_a_member_that_has_left_is_asked_for_its_vote_while_that_may_be_missing(
     assert part.successor is not None
 
 
+def test_a_member_that_was_heard_and_is_gone_is_not_waited_for_without_an_end() -> None:
+    """It forms the group by itself, although nobody answers: the one that it has heard is asked a few times."""
+    small = replace(VIEW, members=tuple(replace(each, min_members=1) for each in (A, B, C)))
+    part = returning(KEPT._replace(view=small, promised=NO_BALLOT, accepted=None))
+    back = Returned("prices", NO_BALLOT, member("c", 1), 0, (C.id,), small, True, None)
+    hear(part, Kind.RETURN, encode_returned(back), origin=back.member.id)
+    asked = 0
+    while part.successor is None:
+        out = Outbox()
+        part.expire(part.deadline_ns(), out)
+        asked += any(send.buffers[0][1] == Kind.INVITE for send in out.sends)
+        assert asked <= Timing().invite_tries + 1
+    assert [str(each) for each in part.successor.view.members] == ["b/1"]
+
+
 def test_nobody_votes_in_the_place_of_a_member_that_has_left_and_is_decided_to_be_out() -> None:
     left = replace(VIEW, members=(B, C), seq=13, reason=Reason.LEAVE, subject="a/0", creator="a/0")
     left = replace(left, prior=(A.id, B.id, C.id), prior_rules=("majority", "majority", "majority"))

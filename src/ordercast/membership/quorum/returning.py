@@ -208,6 +208,7 @@ class Returning(KeptVote):
                 self._send_result(now_ns, out)
             else:
                 self._invite(now_ns, out)
+                self._consider(now_ns, out)  # one that was heard may be gone, and nobody else may answer
         elif self._may_begin(now_ns):
             self._begin(now_ns, out)
         else:
