@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Collection, Sequence
 from itertools import permutations
 from pathlib import Path
 from typing import Any
+
+from chaos_namespaces import obstacle
 
 from ordercast.cli.local_sites import free_ports
 from ordercast.cli.site_processes import SiteProcesses, SitesVenue
@@ -45,12 +46,8 @@ class Wan:
         """What is missing here, as a sentence; None if nothing is."""
         if self.is_loopback:
             return None
-        if sys.platform != "linux":
-            return "network namespaces are Linux's: run it there, or with --loopback"
-        if os.geteuid() != 0:
-            return "making network namespaces takes root: run it with sudo, or with --loopback"
-        if shutil.which("ip") is None:
-            return "ip is not installed: apt-get install iproute2"
+        if (reason := obstacle()) is not None:
+            return reason
         if not Path("/dev/net/tun").exists():
             return "there is no /dev/net/tun: load the module tun, or run it with --loopback"
         return None
