@@ -180,7 +180,7 @@ def _merge(visit: Visit, record: SenderRecord, entry: TokenEntry) -> bool:
         still = intersection(before, entry.candidates)
         if still.runs:
             verdicts.refused[visit.starter] = still
-        for starter in visit.out_before & verdicts.refused.keys():
+        for starter in [each for each in verdicts.refused if each in visit.out_before]:
             del verdicts.refused[starter]
     return has_lost
 
