@@ -63,6 +63,7 @@ def test_random_bytes_end_the_connection_at_most(data: bytes, cuts: list[int]) -
     st.integers(0, len(RECORDING)),
     pieces,
 )
+@example([(490, 3)], 492, [1])  # a second message like the first, but too long
 def test_a_mutated_recording_is_read_alike_in_pieces_of_any_size(
     changes: list[tuple[int, int]], length: int, cuts: list[int]
 ) -> None:

@@ -107,16 +107,15 @@ class FrameDecoder:
                 (length,) = length_of(data, at + LENGTH_OFFSET)
                 start = at + HEADER_BYTES + len(cast_groups)
                 stop = start + length
-                if length < 0 or length + len(cast_groups) > most:
-                    self._end(f"a message of {length} bytes to {len(cast_groups) // FIELD_BYTES} groups")
-                    return size
-                if stop > size:
-                    self._need = stop - at
-                    return at
-                if data[at + HEADER_BYTES : start] == cast_groups:
-                    bodies.append(data[start:stop])
-                    at = stop
-                    continue
+                # What is longer than may be is looked at below, so that it is told in the same words.
+                if 0 <= length <= most - len(cast_groups):
+                    if stop > size:
+                        self._need = stop - at
+                        return at
+                    if data[at + HEADER_BYTES : start] == cast_groups:
+                        bodies.append(data[start:stop])
+                        at = stop
+                        continue
             is_little = data[at] & 0x80 and data[at + 3] & 0x80
             header = (HEADER if is_little else HEADER_BIG).unpack_from(data, at)
             word, name, count, hint, length = header
