@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from tests.unit.quorums import LAST_SEQ, A, B, C, D, E, cut_of, joined, left, proposal_of, view_of
 
 from ordercast.config import MinMembers
+from ordercast.membership.quorum.cuts import Answers
 from ordercast.membership.quorum.rule import (
     are_quorums,
     binding,
@@ -14,6 +17,7 @@ from ordercast.membership.quorum.rule import (
     holders_known,
     is_committed,
     is_decided,
+    is_of_earlier_stay,
     is_open,
     is_plain,
     may_go,
@@ -252,3 +256,20 @@ def test_a_leaver_may_go_when_a_quorum_of_the_view_without_it_knows() -> None:
     assert not may_go(view, {A})
     assert not may_go(view, {A, D}), "it does not count itself"
     assert may_go(view, {B, C})
+
+
+# Two stays of one node in a ring
+
+
+def test_the_vote_of_a_leaver_is_none_of_the_member_that_it_is_again() -> None:
+    """What it says knows nothing of what it has promised and accepted since."""
+    gone, back = left("ab", "abc"), replace(joined("abc", "ab"), seq=LAST_SEQ + 1)
+    assert is_of_earlier_stay(C, gone, back)
+    assert is_of_earlier_stay(C, gone, replace(left("ab", "abc"), seq=LAST_SEQ + 2)), "it has left again"
+    assert not is_of_earlier_stay(C, gone, gone), "while its leave is not decided it votes"
+    assert not is_of_earlier_stay(C, back, back)
+    assert not is_of_earlier_stay(C, gone, replace(joined("abd", "ab"), seq=LAST_SEQ + 1)), "it has no vote there"
+    answers = Answers({A: cut_of(back), C: cut_of(gone)}, 0)
+    assert answers.forget_earlier_stays(back)
+    assert set(answers.votes) == {A}
+    assert not answers.forget_earlier_stays(back)

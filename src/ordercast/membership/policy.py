@@ -151,7 +151,7 @@ class Membership(Protocol[OrdererT_contra]):
     # Inputs
 
     def start(self, now_ns: int, newcomer: Newcomer, out: Outbox) -> None:
-        """Look for the others. A member that has retired is `Closed` instead."""
+        """Look for the others. A member of a ring that is out for its application is `Closed` instead."""
 
     def installed(self, now_ns: int, orderer: OrdererT_contra, out: Outbox) -> None:
         """The underlay has carried out an `Install`; `orderer` works in the new ring."""

@@ -241,21 +241,22 @@ class Underlay:
 
     def carry(self) -> object:
         membership = self._membership
-        former = self._give_way if membership.silence is Silence.SERVING else self._luggage.former
-        legacy = Legacy(self._orderer.memory(), membership.past.endings(), membership.attempts, former)
+        formers = self._luggage.bequeath(self, membership.phase is Phase.JOINING)
+        legacy = Legacy(self._orderer.memory(), membership.past.endings(), membership.attempts, formers)
         return None if legacy.is_empty else legacy
 
     def inherit(self, memory: object) -> None:
         if isinstance(memory, Legacy):
             self._orderer = Vacancy(self.me, memory.memory)
             self._membership.past.inherit(memory.endings)
-            self._membership.attempts, self._luggage.former = memory.attempts, memory.former
+            self._membership.attempts, self._luggage.formers = memory.attempts, memory.formers
 
-    def _give_way(self) -> None:
-        """The next engine of this node is in a ring: this one must not be in another. It serves, and ends."""
-        if self._membership.phase is Phase.MEMBER or self._keeping.returning is not None:
+    def give_way(self, ring: int, is_guest: bool) -> None:
+        membership, is_back = self._membership, self._keeping.returning is not None
+        makes_views = membership.silence is Silence.SERVING and (is_back or membership.phase is Phase.MEMBER)
+        if ring == membership.ring or (makes_views and not is_guest):
             self._search(0, Outbox())
-            self._follow(0, self._membership.take(), Outbox())
+            self._follow(0, membership.take(), Outbox())
 
     def durable(self) -> bytes | None:
         return self._keeping.changed(self._membership.kept())
@@ -486,7 +487,7 @@ class Underlay:
         self._writer.ring, self._writer.datagram = view.ring, self.config.datagram
         self._routes.begin(now_ns, view)
         memory, is_silent = self._orderer.memory(), self._membership.silence.is_guest
-        backlog, next_block = self._luggage.bring(memory, is_silent, view.numbers.get(self.me.id, 0))
+        backlog, next_block = self._luggage.bring(memory, is_silent, view.ring, view.numbers.get(self.me.id, 0))
         self._probing.begin()
         self._orderer = orderer = ORDERERS[self.config.orderer](
             self.me, self._writer, self.config, self._timing, view, next_block, install.counter, self.counters

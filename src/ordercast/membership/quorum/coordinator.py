@@ -22,6 +22,7 @@ from ordercast.membership.quorum.rule import (
     binding,
     electorate,
     is_committed,
+    is_of_earlier_stay,
     lacks_holders,
     mandate,
     needed,
@@ -169,6 +170,8 @@ class Coordinator:
             return
         if origin not in self.invitees and cut.view.member(origin) is None:
             return  # neither known here, nor by a join that is known there
+        if is_of_earlier_stay(origin, cut.view, self._orderer.view):
+            return
         log = self._orderer.log
         if abs(cut.received - log.received) > log.ahead or cut.view.seq > cut.received:
             raise WireError("a cut of another log")
@@ -199,6 +202,8 @@ class Coordinator:
         grace_ns = now_ns + self._local.timing.restart_wait_ns
         self._answers.grace_ns = min(self._answers.grace_ns, grace_ns)
         if self.role is not Role.INVITING or returned.former in self._answers.cuts:
+            return
+        if is_of_earlier_stay(returned.former, returned.view, self._orderer.view):
             return
         if returned.ballot != self.ballot:
             if returned.former not in self._answers.returned:
@@ -420,6 +425,11 @@ class Coordinator:
             return
         if base.member(self._local.me.id) is None:
             self.has_left = True
+            return
+        if self._answers.forget_earlier_stays(base):  # nobody here knew the join when they answered
+            self._note_join(base)
+            self._back_to_inviting(now_ns, out)
+            self._consider(now_ns, out)
             return
         if not self._may_go_on(now_ns, base):
             if self._terms.is_override and self._tries > self._local.timing.invite_tries + 1:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ordercast.membership.quorum.rule import vote_of
+from ordercast.membership.quorum.rule import is_of_earlier_stay, vote_of
 from ordercast.view import View
 from ordercast.wire.ordering import Assignment
 from ordercast.wire.returns import Returned
@@ -48,6 +48,14 @@ class Answers:
     def last_view(self, base: View) -> View:
         """The last one of `base` and those that restarted members received: a change that nobody has in a log."""
         return max([base, *[each.view for each in self.returned.values()]], key=lambda view: view.seq)
+
+    def forget_earlier_stays(self, last: View) -> bool:
+        """Whether somebody has answered for a stay that was over before `last`, where its node has come back."""
+        found = [member for member, vote in self.votes.items() if is_of_earlier_stay(member, vote.view, last)]
+        for member in found:
+            self.cuts.pop(member, None)
+            self.returned.pop(member, None)
+        return bool(found)
 
     def ids_of(self, origin: int) -> set[int]:
         """The ids for which a member speaks: its own, and those of its former lives."""

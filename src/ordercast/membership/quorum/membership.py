@@ -116,7 +116,7 @@ class QuorumMembership:
     # Inputs
 
     def start(self, now_ns: int, newcomer: Newcomer, out: Outbox) -> None:
-        if self.silence is Silence.SERVING:
+        if self.silence.is_unwanted or (self.phase is Phase.LINGERING and self._state is not None):
             self._close(Closed())
             return
         self.phase, self.silence = Phase.JOINING, Silence.NONE

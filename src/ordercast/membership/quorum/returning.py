@@ -22,6 +22,7 @@ from ordercast.membership.quorum.rule import (
     are_quorums,
     binding,
     is_committed,
+    is_of_earlier_stay,
     lacks_holders,
     needed,
     vote_of,
@@ -375,8 +376,7 @@ class Returning(KeptVote):
     def _plan(self, now_ns: int) -> None:
         """Look whether those that were heard are enough, and since when."""
         votes, base = self._as_votes(self._heard, self._expected())
-        is_leaver = base.member(self.kept.formerly[0]) is None  # it votes, and another has to coordinate
-        if is_leaver or not are_quorums(needed(votes, base), votes.keys()):
+        if not self._may_coordinate(votes, base) or not are_quorums(needed(votes, base), votes.keys()):
             self._ready_ns = NEVER
             return
         self._ready_ns = min(self._ready_ns, now_ns)
@@ -399,16 +399,22 @@ class Returning(KeptVote):
             return False
         return self._begin_ns(*self._as_votes(self._heard, self._expected())) <= now_ns
 
+    def _may_coordinate(self, votes: dict[int, Cut], base: View) -> bool:
+        """A member that has left votes as long as its leave is not decided, and another has to coordinate."""
+        mine = self.kept.formerly[0]
+        return mine in votes and base.member(mine) is not None
+
     def _expected(self) -> dict[int, Cut]:
         """What leavers will say, as far as it matters for the plan."""
         mine = vote_of(self._returned())
         return dict.fromkeys(self._leavers, mine._replace(accepted=None))
 
     def _as_votes(self, returned: dict[int, Returned], leavers: dict[int, Cut]) -> tuple[dict[int, Cut], View]:
-        """The votes of these and of this member, and the last view that one of them received."""
+        """The votes of these and of this member in the last view that one of them received, and that view."""
         votes = {**leavers, **{member: vote_of(each) for member, each in returned.items()}}
         votes[self.kept.formerly[0]] = vote_of(self._returned())
-        return votes, max([vote.view for vote in votes.values()], key=lambda view: view.seq)
+        last = max([vote.view for vote in votes.values()], key=lambda view: view.seq)
+        return {each: vote for each, vote in votes.items() if not is_of_earlier_stay(each, vote.view, last)}, last
 
     def _begin(self, now_ns: int, out: Outbox) -> None:
         self._floor = max(self._floor, self.kept.promised.round) + 1
@@ -441,7 +447,7 @@ class Returning(KeptVote):
         """Propose once those that answered are enough. Those that were heard, and not this time, get a few chances."""
         votes, base = self._as_votes(self._votes, self._cuts)
         electorates = needed(votes, base)
-        if base.member(self.kept.formerly[0]) is None or not are_quorums(electorates, votes.keys()):
+        if not self._may_coordinate(votes, base) or not are_quorums(electorates, votes.keys()):
             return
         is_early = lacks_holders(electorates, base, votes.keys(), set())
         if is_early and now_ns < self._ready_ns + self._local.timing.restart_wait_ns:

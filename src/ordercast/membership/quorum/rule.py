@@ -137,6 +137,13 @@ def _is_met(rule: MinMembers, base: View, electorates: Sequence[Electorate], pre
     return all(Electorate(each.members, (rule,)).is_quorum(present) for each in electorates)
 
 
+def is_of_earlier_stay(member: int, view: View, last: View) -> bool:
+    """Whether a vote of a member that has left by `view` is none in `last`: there it has come back. A node has the same
+    id in both stays, and what it says for the first binds nobody in the second."""
+    is_back = last.member(member) is not None or member in last.prior
+    return view.seq < last.seq and view.member(member) is None and is_back
+
+
 def binding(cuts: Mapping[int, Cut]) -> Proposal | None:
     """The proposal that may have been committed already, and therefore has to be proposed again.
 
