@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -62,6 +63,15 @@ def test_one_of_three_waits_for_the_others() -> None:
     outcome = run_scenario(three(crash(1_000, *NAMES), restart(2_000, "a")))
     assert outcome.held, outcome.failures
     assert outcome.is_stuck_legally
+
+
+@pytest.mark.parametrize("orderer", ORDERERS)
+def test_a_member_that_did_not_hear_of_a_join_does_not_send_the_restarted_newcomer_away(orderer: str) -> None:
+    """b does not hear a, and knows nothing of the join of c. It is gone when c's vote is needed."""
+    cut = Fault(1_190 * MS, FaultKind.CUT, ("a",), ("b",), for_ns=2_000 * MS)
+    scenario = three(cut, crash(1_400, "c"), restart(1_500, "c"), crash(2_000, "b"), orderer=orderer)
+    outcome = run_scenario(replace(scenario, starts_ns=(0, 800 * MS, 1_200 * MS), loads=()))
+    assert outcome.is_quiet, outcome.failures
 
 
 def test_without_a_folder_two_of_three_do_not_bring_the_group_back() -> None:

@@ -331,6 +331,18 @@ def test_a_leaver_of_a_frozen_ring_stays_for_the_round_with_a_restarted_member()
     assert node.now_ns == timing.restart_wait_ns + timing.recovery_wait_ns
 
 
+def test_a_restarted_member_whose_join_is_not_received_here_is_not_told_that_it_has_left() -> None:
+    """It would join as a new member, and its vote would be gone."""
+    node, cleo = two_members(), member("c")
+    view = View(6, "b/0", 77, 0, 1, 0, (node.me, member("b"), cleo), {node.me.id: 4}, Reason.JOIN, "c/0")
+    view = replace(view, prior=(node.me.id, member("b").id), prior_rules=("majority", "majority"))
+    back = Member(node_id("c", 1), "c", 1, cleo.address)
+    returned = Returned("g", NO_BALLOT, back, 0, (cleo.id, back.id), view, True, None)
+    assert node.control(Kind.RETURN, encode_returned(returned), view.ring, source="c") is None
+    assert Kind.HERE not in node.sent()
+    assert Kind.INVITE in node.sent(), "its former life is over"
+
+
 def test_a_leaver_of_a_frozen_ring_is_out_for_its_application_and_votes_on() -> None:
     """For as long as a join that was given up: no application waits for either."""
     node, invite = frozen_leaver()

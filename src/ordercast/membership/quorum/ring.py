@@ -296,7 +296,9 @@ class QuorumRing:
             return
         if self.recovery is None:
             is_needed = returned.former in view.prior and self.orderer.decided < view.seq
-            if view.member(returned.former) is None and not is_needed:  # it has left, and joins as a new member
+            knows_more = returned.view.seq > view.seq  # perhaps its own join
+            if view.member(returned.former) is None and not (is_needed or knows_more):
+                # It has left, and joins as a new member.
                 body = encode_ring(self.shown())
                 out.sends.append(self._local.writer.control(returned.member.address, Kind.HERE, body))
                 return
