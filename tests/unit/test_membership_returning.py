@@ -225,6 +225,35 @@ def test_a_member_that_was_heard_and_is_gone_is_not_waited_for_without_an_end() 
     assert [str(each) for each in part.successor.view.members] == ["b/1"]
 
 
+def test_a_proposal_of_its_own_to_members_that_are_gone_again_does_not_bind() -> None:
+    """b, a and c are a quorum of five. Before a and c accept the view that b proposes they go down again, and d and e
+    come. b has not committed that view: with d and e it makes another."""
+    five = replace(VIEW, members=tuple(member(name) for name in "abcde"))
+    part, me = returning(KEPT._replace(view=five, promised=NO_BALLOT, accepted=None)), member("b", 1)
+    now_ns, present = 10 * MS, "ac"
+
+    def answer(ballot: Ballot, out: Outbox) -> None:
+        for name in present:
+            body = encode_returned(
+                Returned("prices", ballot, member(name, 1), 0, (member(name).id, member(name, 1).id), five, True, None)
+            )
+            part.on_control(now_ns, Kind.RETURN, member(name).address, VIEW.ring, member(name, 1).id, body, out)
+
+    def proposed() -> list[str]:
+        return sorted(map(str, part.kept.accepted.view.members)) if part.kept.accepted is not None else []
+
+    answer(NO_BALLOT, Outbox())
+    while proposed() != ["b/1", "d/1", "e/1"] and now_ns < 60 * SECOND:
+        out, now_ns = Outbox(), part.deadline_ns()
+        part.expire(now_ns, out)
+        if Kind.INVITE in [kind for kind, _ in said(out)] and part.kept.promised.node == me.id:
+            answer(part.kept.promised, Outbox())
+        if proposed() == ["a/1", "b/1", "c/1"] and present == "ac":
+            present = "de"
+            answer(NO_BALLOT, Outbox())
+    assert proposed() == ["b/1", "d/1", "e/1"]
+
+
 def test_nobody_votes_in_the_place_of_a_member_that_has_left_and_is_decided_to_be_out() -> None:
     left = replace(VIEW, members=(B, C), seq=13, reason=Reason.LEAVE, subject="a/0", creator="a/0")
     left = replace(left, prior=(A.id, B.id, C.id), prior_rules=("majority", "majority", "majority"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.unit.quorums import LAST_SEQ, A, B, C, D, E, cut_of, joined, left, proposal_of, view_of
+from tests.unit.quorums import LAST_SEQ, A, B, C, D, E, F, G, cut_of, joined, left, member_of, proposal_of, view_of
 
 from ordercast.config import MinMembers
 from ordercast.membership.quorum.cuts import Answers
@@ -24,6 +24,7 @@ from ordercast.membership.quorum.rule import (
     needed,
 )
 from ordercast.view import Reason
+from ordercast.wire.returns import Returned
 
 # Quorums of one view
 
@@ -210,6 +211,18 @@ def test_a_fresh_proposal_does_not_bind_where_a_member_of_it_never_accepted() ->
     view, made, older = view_of("abcde"), proposal_of(2, "a", "abc"), proposal_of(1, "d", "bcd")
     assert binding({B: cut_of(view, accepted=made), C: cut_of(view)}) is None
     assert binding({B: cut_of(view, accepted=made), C: cut_of(view, accepted=older)}) is None
+
+
+def test_a_fresh_proposal_of_restarted_members_binds_neither_its_coordinator_nor_one_that_never_accepted() -> None:
+    """The proposal names their new lives, and they promise by the ids that they have in the ring."""
+    view, made = view_of("abcde"), proposal_of(1, "f", "fgc")  # f and g are lives of a and b
+    one = Returned("g", made.ballot, member_of("f"), 0, (A, F), view, True, made)
+    two = Returned("g", made.ballot, member_of("g"), 0, (B, G), view, True, None)
+    accepted, silent = cut_of(view, accepted=made), cut_of(view)
+    assert binding({A: accepted, D: silent}, [one]) is None, "its coordinator promises"
+    assert binding({C: accepted, B: silent}, [two]) is None, "a member of it has not accepted"
+    assert binding({C: accepted, B: accepted, D: silent}, [two._replace(accepted=made)]) == made
+    assert binding({C: accepted, D: silent}) == made
 
 
 def test_a_repeated_proposal_binds_whoever_else_is_here() -> None:

@@ -343,7 +343,7 @@ class Coordinator:
         self._remainder = agree(self._answers.cuts)
         for seq, origin, number in self._remainder.beyond:
             self._orderer.log.assign(seq, origin, number)
-        self._bound = binding(self._answers.votes)
+        self._bound = binding(self._answers.votes, self._answers.returned.values())
         if self._bound is not None and not self._is_hollow:
             self._orderer.adopt(self._bound.view.seq - 1, self._bound.assignments)
         self.role = Role.FETCHING

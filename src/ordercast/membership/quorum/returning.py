@@ -454,7 +454,7 @@ class Returning(KeptVote):
             return
         if self._steps < self._local.timing.invite_tries and any(member not in self._votes for member in self._heard):
             return
-        bound = binding(votes)
+        bound = binding(votes, [*self._votes.values(), self._returned()])
         if bound is None:
             bound = Proposal(self.kept.promised, True, base.seq, (), self._new_view(now_ns, base))
         else:

@@ -16,7 +16,7 @@ believed to know something, ever counts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
@@ -144,23 +144,25 @@ def is_of_earlier_stay(member: int, view: View, last: View) -> bool:
     return view.seq < last.seq and view.member(member) is None and is_back
 
 
-def binding(cuts: Mapping[int, Cut]) -> Proposal | None:
+def binding(cuts: Mapping[int, Cut], lives: Iterable[Returned] = ()) -> Proposal | None:
     """The proposal that may have been committed already, and therefore has to be proposed again.
 
     Paxos: the accepted one with the highest ballot. A fresh proposal can be ruled out in two ways. Only its own
     coordinator commits it under its ballot: if that one promises here, it has not. And it is committed under that
     ballot only if all members of its view accept it: one that promises here and has not accepted it, never will.
-    Nothing older can have been committed either, since a fresh proposal is made where nothing was binding.
+    Nothing older can have been committed either, since a fresh proposal is made where nothing was binding. `lives`:
+    those of these members that were restarted. A proposal may name any life of them, and they promise by the first.
     """
+    first = {life: each.former for each in lives for life in each.formerly}
     accepted = [cut.accepted for cut in cuts.values() if cut.accepted is not None]
     if not accepted:
         return None
     last = max(accepted, key=lambda proposal: proposal.ballot)
     if last.fresh:
-        if last.ballot.node in cuts:
+        if first.get(last.ballot.node, last.ballot.node) in cuts:
             return None
         for member in last.view.members:
-            cut = cuts.get(member.id)
+            cut = cuts.get(first.get(member.id, member.id))
             if cut is not None and (cut.accepted is None or cut.accepted.ballot != last.ballot):
                 return None
     return last
