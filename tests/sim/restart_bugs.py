@@ -163,7 +163,7 @@ RESTART_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "a log that is kept for others outlives its time while the node joins again",
         "QuorumMembership.expire",
-        "self.past.expire(now_ns)",
+        "self.past.expire(now_ns, self._state is not None and not self.is_whole)",
         "pass",
         "Its timer stays overdue, and the node does nothing but look at it.",
         1,

@@ -150,6 +150,15 @@ def test_the_log_is_not_kept_for_members_that_never_come() -> None:
     assert not survivor.past.is_keeping
 
 
+def test_a_ring_that_is_frozen_keeps_the_log_for_members_that_it_may_need() -> None:
+    survivor = keeping()
+    survivor.past.expire(KEEP_NS, is_frozen=True)
+    assert survivor.past.is_keeping
+    assert survivor.past.deadline_ns() == 2 * KEEP_NS
+    survivor.past.expire(2 * KEEP_NS)
+    assert not survivor.past.is_keeping
+
+
 def test_a_member_alone_keeps_nothing() -> None:
     survivor = Survivor()
     survivor.past.keep_log(0, OLD, survivor.party.orderer, set())

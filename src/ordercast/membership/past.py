@@ -19,7 +19,7 @@ from ordercast.wire.writer import DatagramWriter
 
 MOST: Final = 8  # rings that are remembered; the oldest is forgotten first
 EVERY_NS: Final = 10 * MS  # stragglers of one ring are answered at most this often
-KEEP_NS: Final = 10 * SECOND  # the last log is kept at most so long for members that are not heard in the new ring
+KEEP_NS: Final = 10 * SECOND  # so long a ring that works keeps the last log for members that were not heard in it
 
 # What a member of an old ring sends without being behind: it was right when it was sent.
 UNANSWERED: Final = frozenset({Kind.DATA, Kind.REPAIR, Kind.CUT, Kind.RESULT_ACK, Kind.COMMIT, Kind.ENDED})
@@ -98,9 +98,13 @@ class PastRings:
         if not self._awaited:
             self.drop_log()
 
-    def expire(self, now_ns: int) -> None:
+    def expire(self, now_ns: int, is_frozen: bool = False) -> None:
+        """`is_frozen`: the new ring has failed. It may need a member that lacks the old log, whenever that is back."""
         if self._stop_ns <= now_ns:
-            self.drop_log()
+            if is_frozen and self.is_keeping:
+                self._stop_ns = now_ns + KEEP_NS
+            else:
+                self.drop_log()
 
     def deadline_ns(self) -> int:
         return self._stop_ns

@@ -292,7 +292,7 @@ class QuorumMembership:
             self._close(Closed())
 
     def expire(self, now_ns: int, out: Outbox) -> None:
-        self.past.expire(now_ns)
+        self.past.expire(now_ns, self._state is not None and not self.is_whole)
         if self._joining is not None:
             self._joining.expire(now_ns, out)
             self._after_joining(now_ns, out)
