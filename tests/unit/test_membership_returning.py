@@ -19,7 +19,7 @@ from ordercast.groups.host import Host
 from ordercast.groups.port import Port
 from ordercast.groups.storing import Entries
 from ordercast.membership.quorum.local import LocalMember
-from ordercast.membership.quorum.returning import Returning
+from ordercast.membership.quorum.returning import MAX_FOREIGN, Returning
 from ordercast.membership.quorum.roles import NO_LOG
 from ordercast.membership.quorum.waiting import return_waits
 from ordercast.parts.probing import Probing
@@ -303,6 +303,32 @@ def test_another_ring_that_does_not_follow_is_joined() -> None:
     for second, is_over in ((5, False), (6, False), (8, True)):
         part.on_control(second * SECOND, Kind.BEACON, C.address, 0, C.id, beacon, Outbox())
         assert part.is_over is is_over
+
+
+def test_each_other_ring_has_its_own_time_to_say_that_it_follows() -> None:
+    """One that is heard for the first time may be the next one, although another has been heard long before."""
+    me, part, out = member("b", 1), returning(), Outbox()
+    part.on_control(
+        5 * SECOND, Kind.BEACON, A.address, 0, A.id, encode_ring(Ring("prices", 55, 9, "z/0", 1, True, A, CONFIG)), out
+    )
+    beacon = encode_ring(Ring("prices", 101, 9, "c/0", 2, True, C, CONFIG))
+    out = Outbox()
+    part.on_control(9 * SECOND, Kind.BEACON, C.address, 0, C.id, beacon, out)
+    assert not part.is_over
+    assert [(send.to, send.buffers[0][1]) for send in out.sends] == [(C.address, Kind.RETURN)]
+    view = replace(VIEW, counter=9, ring=101, seq=14, members=(C, me))
+    hear(part, Kind.COMMIT, encode_result(HIGH, PROPOSAL._replace(view=view)))
+    assert part.successor is not None
+
+
+def test_of_very_many_other_rings_the_first_are_forgotten() -> None:
+    part = returning()
+    for ring in range(200, 200 + MAX_FOREIGN + 1):
+        beacon = encode_ring(Ring("prices", ring, 9, "c/0", 2, True, C, CONFIG))
+        part.on_control(5 * SECOND, Kind.BEACON, C.address, 0, C.id, beacon, Outbox())
+    beacon = encode_ring(Ring("prices", 200, 9, "c/0", 2, True, C, CONFIG))
+    part.on_control(9 * SECOND, Kind.BEACON, C.address, 0, C.id, beacon, Outbox())
+    assert not part.is_over
 
 
 def test_a_member_that_left_tells_that_the_last_view_is_decided() -> None:

@@ -58,6 +58,7 @@ BACK_OFF: Final = 4  # doublings of the time between signs, from `find_ns` on
 PROPOSE_TRIES: Final = 15  # times that a result is sent before the next round
 TOLD_NS: Final = 3 * SECOND  # so long the word of a coordinator about those that have answered it is good
 SEARCH_WAITS: Final = 2  # times `recovery_wait_ns`: so long members with a log may be silent, as they wait for another
+MAX_FOREIGN: Final = 16  # other rings of the name that are remembered; the first are forgotten first
 FOREIGN_WAITS: Final = 2  # times `recovery_wait_ns`: so long another ring of the name is asked whether it follows ours
 
 
@@ -75,7 +76,7 @@ class Returning(KeptVote):
         "_cuts",
         "_due_ns",
         "_floor",
-        "_foreign_ns",
+        "_foreign",
         "_heard",
         "_heard_ns",
         "_is_coordinating",
@@ -105,7 +106,7 @@ class Returning(KeptVote):
         self._answered: tuple[int, ...] = ()  # the members that have answered it, as it says; for people
         self._answered_ns = 0
         self._floor = 0  # the highest round that was heard of
-        self._foreign_ns = NEVER  # since when another ring of the name that works shows itself
+        self._foreign: dict[int, int] = {}  # other rings of the name that work, and when each was heard first
         # Coordinating
         self._is_coordinating = False
         self._votes: dict[int, Returned] = {}
@@ -324,10 +325,12 @@ class Returning(KeptVote):
             return
         if seen.ring == self.kept.view.ring:
             self.is_over = self.is_over or kind == Kind.HERE
-        elif self._foreign_ns == NEVER:
-            self._foreign_ns = now_ns
+        elif seen.ring not in self._foreign:
+            if len(self._foreign) >= MAX_FOREIGN:
+                del self._foreign[next(iter(self._foreign))]
+            self._foreign[seen.ring] = now_ns
             self._say_returned(seen.leader.address, out)
-        elif now_ns - self._foreign_ns > FOREIGN_WAITS * self._local.timing.recovery_wait_ns:
+        elif now_ns - self._foreign[seen.ring] > FOREIGN_WAITS * self._local.timing.recovery_wait_ns:
             self.is_over = True
 
     # Cold start
