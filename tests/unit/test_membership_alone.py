@@ -10,6 +10,7 @@ from ordercast.engine import NEVER, Outbox
 from ordercast.membership.policy import Newcomer
 from ordercast.membership.quorum.joining import Joining
 from ordercast.membership.quorum.local import Wishes
+from ordercast.membership.quorum.waiting import join_waits
 from ordercast.view import group_tag
 from ordercast.wire.views import Ring
 from ordercast.wire.writer import DatagramWriter
@@ -70,3 +71,13 @@ def test_a_newcomer_does_as_it_was_told_to_join() -> None:
     joining = looking("leave", is_return=False)
     ask_in_vain(joining)
     assert joining.must_create
+
+
+def test_a_member_of_a_group_that_stood_still_is_not_named_any_more_once_it_is_silent() -> None:
+    joining, frozen = looking("wait"), Ring("g", 3, 1, "a/0", 3, False, member_of("a"), GroupConfig("token"))
+    joining.on_ring(0, member_of("a").address, frozen, Outbox())
+    joining.expire(joining.deadline_ns(), Outbox())
+    assert join_waits("g", joining).waiting_for == ("a/0",)
+    assert ask_in_vain(joining) == LONG
+    waiting = join_waits("g", joining)
+    assert (waiting.waiting_for, waiting.text) == ((), "no member answers as a member of 'g'")

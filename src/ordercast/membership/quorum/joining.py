@@ -252,6 +252,8 @@ class Joining:
         timing, rng = self._local.timing, self._local.rng
         if not 0 < self._tries < timing.find_tries:
             self._asked_ns = now_ns  # the first of a few, or one after a long pause
+        if self._tries >= timing.find_tries:
+            self.frozen = None  # it does not answer any more
         self._tries += 1
         more = self._tries - timing.find_tries  # up to 0 while it may still make the group
         doublings = min(BACK_OFF + more // 4, 4) if more > 0 else max(0, BACK_OFF + more)
