@@ -145,7 +145,7 @@ class SitesEngine:
         )
         self._writer = DatagramWriter(group_tag(name), me.id, config.datagram)
         self._intake = Intake(self._writer.tag, self.counters)
-        self._wiring = Wiring(sites)
+        self._wiring = Wiring(sites, self.counters)
         self._watch = SiteWatch(timing, self._writer, Probing(self._writer, timing, rng, self.counters))
         self._membership: ComponentsMembership | None = None
         self._network: SiteNetwork | None = None
