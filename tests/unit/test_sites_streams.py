@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from tests.unit.rings import block_of
+
 from ordercast.engine import Outbox
 from ordercast.orderers.sites.interests import Interests
-from ordercast.service import AGREED_RANK
+from ordercast.service import AGREED_RANK, RELIABLE, UNRELIABLE, Service
 from ordercast.underlay.sites.streams import INTEREST_NUMBER, ViewStreams, encode_interest
 from ordercast.wire.segments import MAX_PARTIAL
 from ordercast.wire.sites import SITE_SHIFT, BlockStamp, LinkPacket, cut_block, encode_stamp
@@ -58,3 +60,41 @@ def test_a_segment_of_a_block_that_is_here_is_not_kept() -> None:
         streams.take(0, packet, out)
     streams.take(0, long_block(1)[0], out)
     assert streams.is_at_rest
+
+
+def weak_block(seq: int, service: Service) -> list[LinkPacket]:
+    """The packet of a short block of the other daemon."""
+    is_reliable = service is not UNRELIABLE
+    stamp = BlockStamp(THERE, service.rank, FIRST_LTS + seq, seq, BOTH)
+    block = block_of(seq, service=service)
+    number = THERE << SITE_SHIFT | seq
+    return cut_block(OTHER, number, BOTH, encode_stamp(stamp), block, DATAGRAM, is_reliable=is_reliable)
+
+
+def test_an_application_that_does_not_receive_gets_no_more_reliable_messages() -> None:
+    """They wait for nothing, but something has to bound them: its site says no more of their source, which stops."""
+    streams = streams_of(sites=64)
+    window = streams.horizon.window
+    streams.is_behind = True
+    out = Outbox()
+    for seq in range(1, 2 * window + 1):
+        (packet,) = weak_block(seq, RELIABLE)
+        streams.take(0, packet, out)
+    assert streams.deliveries(1, may_order=False) == []
+    assert streams.horizon.streams[THERE].report() <= FIRST_LTS + window
+    streams.is_behind = False
+    assert len(streams.deliveries(1, may_order=True)) == 2 * window
+    (packet,) = weak_block(2 * window + 1, RELIABLE)
+    streams.take(0, packet, out)
+    assert len(streams.deliveries(1, may_order=False)) == 1, "it waits for nothing"
+
+
+def test_an_application_that_does_not_receive_loses_unreliable_messages() -> None:
+    streams = streams_of()
+    out = Outbox()
+    for seq in range(1, 11):
+        streams.is_behind = seq > 4
+        (packet,) = weak_block(seq, UNRELIABLE)
+        streams.take(0, packet, out)
+    assert len(streams.deliveries(1, may_order=False)) == 4
+    assert streams.dropped == 6

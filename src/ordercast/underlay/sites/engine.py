@@ -265,6 +265,8 @@ class SitesEngine:
 
     def consume(self, now_ns: int, seq: int, out: Outbox) -> None:
         self._consumed = max(self._consumed, seq)
+        if self._streams is not None:
+            self._streams.is_behind = self._is_behind
 
     @property
     def _is_behind(self) -> bool:
@@ -438,6 +440,10 @@ class SitesEngine:
         if found:
             self._ticket += len(found)
             out.upcalls.append(Run(found))
+        streams.is_behind = self._is_behind
+        if streams.dropped:
+            self.counters["overrun_drops"] = self.counters.get("overrun_drops", 0) + streams.dropped
+            streams.dropped = 0
 
     def expire(self, now_ns: int, out: Outbox) -> None:
         membership, network = self._membership, self._network
@@ -513,6 +519,7 @@ class SitesEngine:
         self._streams = streams = ViewStreams(
             self.me.id, self._here, places, install.first_lts, self.interests, install.roster_groups
         )
+        streams.is_behind = self._is_behind
         self._network = SiteNetwork(
             self._wiring,
             self._here,

@@ -120,8 +120,10 @@ class ViewStreams:
         "_parts",
         "_recent",
         "_unordered",
+        "dropped",
         "fetched",
         "horizon",
+        "is_behind",
         "loose",
         "me",
         "own_bytes",
@@ -149,6 +151,8 @@ class ViewStreams:
         self.loose = LooseBlocks()
         self._recent: dict[int, Recent] = {}  # UNRELIABLE blocks that came; by origin, bounded by the view
         self._unordered: list[Held] = []  # whole, and delivered with this pass
+        self.is_behind = False  # the application has not taken what was delivered
+        self.dropped = 0  # UNRELIABLE blocks, because of that
         self.fetched = Outbox()  # notes about blocks that came in a recovery
         self.roster_lts = first_lts  # of the last roster block that was delivered; those of the view are above
         self.progress = ExchangeProgress()
@@ -205,7 +209,11 @@ class ViewStreams:
             raise WireError("a block that may get lost, and must not")
         recent = self._recent.setdefault(origin, Recent())
         if recent.is_new(seq) and not self._is_late(stamp):
-            self._deliver_at_once(origin, stamp, block, head_of(block), out)
+            head = head_of(block)
+            if self.is_behind:  # nothing holds up their sender
+                self.dropped += head.count
+            else:
+                self._deliver_at_once(origin, stamp, block, head, out)
 
     def _is_awaited(self, origin: int, number: int) -> bool:
         """Whether segments of this block are kept: its origin may have stamped it by now, and it is not here."""
@@ -236,8 +244,10 @@ class ViewStreams:
             out.notes.append(Note("placed", origin, block, position_of(lts, site), head=head))
             return True
         held.is_late = self._is_late(stamp)
-        # The fragments of a large message are put together in their order.
-        is_early = rank == RELIABLE_RANK and not held.is_late and not head.flags & FRAGMENTED
+        # The fragments of a large message are put together in their order. An application that is behind gets nothing
+        # at once: what waits in a stream holds up its source in the end.
+        may_be_early = not (self.is_behind or held.is_late or head.flags & FRAGMENTED)
+        is_early = rank == RELIABLE_RANK and may_be_early
         held.is_delivered = is_early
         if not self.horizon.add(held):
             return False
