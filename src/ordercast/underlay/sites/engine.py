@@ -36,6 +36,7 @@ from ordercast.parts.probing import Probing
 from ordercast.service import AGREED_RANK, MAJORITY_RANK, RELIABLE_RANK, RESILIENT_RANK, UNRELIABLE_RANK, Service
 from ordercast.sites import SitesConfig
 from ordercast.underlay.checks import check_header
+from ordercast.underlay.sites.blocking import held_up
 from ordercast.underlay.sites.network import SiteNetwork, Wiring
 from ordercast.underlay.sites.streams import INTEREST_KEYS, INTEREST_NUMBER, ViewStreams, encode_interest
 from ordercast.underlay.sites.watching import FAREWELL, SiteWatch
@@ -572,7 +573,11 @@ class SitesEngine:
         return self._network is not None and self._network.ring.is_holding
 
     def waiting(self, now_ns: int) -> Waiting | None:
-        return self._membership.waiting() if self._membership is not None else None
+        membership, network, streams, view = self._membership, self._network, self._streams, self.view
+        if membership is None or network is None or streams is None or view is None or not membership.is_working:
+            return membership.waiting() if membership is not None else None
+        waits_for_links = self._brake.hold.deadline_ns() < NEVER
+        return held_up(self.me, view, network, streams, is_behind=self._is_behind, waits_for_links=waits_for_links)
 
     def audience(self) -> list[Address]:
         return self._network.mates if self._network is not None else []

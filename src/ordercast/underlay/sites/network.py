@@ -192,6 +192,13 @@ class SiteNetwork:
         return [end.address for end in self._ends.values()]
 
     @property
+    def link_ends(self) -> list[int]:
+        """The other ends of the links that are behind; where another daemon has the links, that one."""
+        if not self.is_representative:
+            return [next(iter(self._mates))]
+        return [self._ends[site].id for site, link in self._links.items() if link.credit[0] <= 0]
+
+    @property
     def failure(self) -> ViewFailure | None:
         ring = self.ring
         if ring.is_lost:

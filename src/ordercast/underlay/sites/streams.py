@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from sys import byteorder
 from typing import Final
 
@@ -322,6 +322,16 @@ class ViewStreams:
         stable, own = self.horizon.stable, self._own
         while own and own[0][0] <= stable:
             self.own_bytes -= own.popleft()[1]
+
+    # What holds up the view
+
+    @property
+    def oldest_own(self) -> int:
+        """The LTS of the oldest own block that is not stable; 0: all are."""
+        return self._own[0][0] if self._own else 0
+
+    def daemons_of(self, sites: Collection[int]) -> list[int]:
+        return [daemon for daemon, site in self._daemons.items() if site in sites]
 
     # What the membership asks
 
