@@ -55,6 +55,7 @@ from ordercast.wire.cuts import (
 )
 from ordercast.wire.header import HEADER_BYTES, MAX_SEGMENTS
 from ordercast.wire.numbers import NumberReader, folded, pack_numbers
+from ordercast.wire.sites import MAX_LTS
 
 ANN, BOB, CAT = DaemonLife(0, 3), DaemonLife(1, 0), DaemonLife(5, 1_700)
 A, B, C = 0x1111_2222_3333_4444, 0x5555_6666_7777_8888, 0xFFFF_FFFF_FFFF_FFFF
@@ -196,6 +197,25 @@ def test_the_largest_cut_fits_into_the_segments_of_one_body() -> None:
     assert len(blocks) + len(skips) == MAX_ENTRIES
     assert len(body) <= MAX_SEGMENTS * (1_400 - HEADER_BYTES)
     assert decode_site_cut(body) == told
+
+
+def test_a_cut_and_a_proposal_tell_every_time_stamp_that_a_block_may_have() -> None:
+    """Otherwise the streams of a view could go on to a time stamp that no view change can tell of."""
+    block, skip = Listed(1, MAX_LTS - 1, 4, A, 3), Skip(2, 2, MAX_LTS, 2, MAX_LTS)
+    source = SourceCut(0, 0, 0, MAX_LTS, (block,), (skip,), ((2, MAX_LTS),))
+    cut = CUT._replace(
+        cut=CUT.cut._replace(sources=(source, EMPTY), arus=(MAX_LTS, 30), delivered=MAX_LTS, clock=MAX_LTS)
+    )
+    assert decode_site_cut(encode_site_cut(cut)) == cut
+    remainder = Remainder((Due(MAX_LTS, 0, 11, 4, A, 3),), ())
+    proposal = PROPOSAL._replace(first_lts=MAX_LTS, stable=MAX_LTS, remainder=remainder, holders=())
+    assert decode_proposal(encode_proposal(proposal)) == proposal
+    for wrong in (
+        CUT._replace(cut=CUT.cut._replace(clock=MAX_LTS + 1)),
+        CUT._replace(cut=CUT.cut._replace(delivered=MAX_LTS + 1)),
+    ):
+        with pytest.raises(WireError):
+            decode_site_cut(encode_site_cut(wrong))
 
 
 def test_a_cut_with_more_entries_than_the_bound_is_refused() -> None:

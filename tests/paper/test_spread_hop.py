@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 from tests.paper.spread import TIMING, Hops, Wires, packet
 
-from ordercast.config import MS, SECOND
+from ordercast.config import MAX_BLOCK, MS, SECOND
 from ordercast.engine import NEVER
 from ordercast.errors import UsageError
 from ordercast.orderers.sites.hop import LINE_BYTES, MAX_QUEUED, HopFailure, HopLink, HopTerms
@@ -332,6 +332,37 @@ def test_an_unreliable_packet_is_neither_numbered_nor_repeated() -> None:
     assert [seq for seq, _ in end.step(START_NS).packets] == [1, 0, 2]
     assert end.out == 2
     assert link().received(START_NS, 0)
+
+
+def test_a_site_that_forwards_drops_unreliable_packets_where_its_link_is_behind() -> None:
+    """Not in the paper, which bounds them at their own site only."""
+    slow = link(HopTerms(bytes_per_s=100_000, burst_bytes=2_000))
+    count = 0
+    while slow.passes(one := packet(count, bytes(1_000), is_reliable=False)):
+        slow.queue(one)
+        count += 1
+    assert 2 <= count <= 10  # 50 ms of the rate
+    assert slow.passes(packet(count, priority=3, is_reliable=False))  # urgent ones up to 150 ms
+    assert slow.step(SECOND).packets
+    slow.step(2 * SECOND)
+    assert slow.passes(packet(count, is_reliable=False))
+
+
+def test_an_unreliable_block_goes_on_as_a_whole_or_not_at_all() -> None:
+    slow = link(HopTerms(bytes_per_s=100_000, burst_bytes=2_000))
+    whole = [packet(1, bytes(1_000), is_reliable=False)._replace(segment=each, last=40) for each in range(41)]
+    for each in whole:
+        assert slow.passes(each)
+        slow.queue(each)
+    late = [packet(2, bytes(1_000), is_reliable=False)._replace(segment=each, last=40) for each in range(41)]
+    assert not any(slow.passes(each) for each in late)
+    # Where the first segment was lost before, what waits has a bound all the same.
+    stray = packet(3, bytes(1_000), is_reliable=False)._replace(segment=1, last=2)
+    count = 0
+    while slow.passes(stray):
+        slow.queue(stray)
+        count += 1
+    assert count <= MAX_BLOCK // 1_000 + 10
 
 
 def test_lost_packets_are_sent_again_by_the_parent_of_the_link() -> None:

@@ -387,6 +387,14 @@ def test_unreliable_packets_count_in_flow_control_and_have_no_number() -> None:
     assert each.open == 0
 
 
+def test_unreliable_packets_of_other_sites_wait_for_one_rotation_at_most() -> None:
+    each = ring(RingTerms(window=20, personal_window=10))
+    taken = [each.queue_foreign(packet(number, is_reliable=False)) for number in range(30)]
+    assert taken == [True] * 20 + [False] * 10
+    assert each.queue_foreign(packet(99))  # what is reliable waits
+    assert not each.is_overrun
+
+
 def test_a_holder_sends_nothing_new_while_too_much_is_kept_for_a_daemon_that_lacks_it() -> None:
     """A bound that the paper leaves to its array: eight rotations beyond what all have."""
     each = ring()

@@ -122,6 +122,12 @@ def test_an_error_names_the_line_and_what_to_do(more: str, line: int, text: str)
     assert text in str(raised.value)
 
 
+def test_words_about_pipes_are_read_although_one_site_has_none() -> None:
+    text = '[[site]]\nname = "east"\n[[daemon]]\nname = "e1"\nsite = "east"\nhost = "10.1.0.1"\n[simulation]\n'
+    with pytest.raises(UsageError, match=r"one.toml:8: 'latency': 'fast' cannot be read"):
+        parse_topology(text + 'latency = "fast"\n', "one.toml")
+
+
 def test_a_topology_has_a_pipe_for_each_direction() -> None:
     with pytest.raises(UsageError, match="3 sites have 6 pipes, one for each direction; got 5"):
         replace(PLAIN, pipes=PLAIN.pipes[1:])

@@ -32,6 +32,7 @@ _GROUP: Final[dict[str, str]] = {
     "forwarded": "datagrams multicast for members without multicast",
     "routes_computed": "times that the routes between sites were computed: the sites of the view have changed",
     "links_opened": "links to daemons of other sites that were opened; those between daemons that stay are kept",
+    "link_drops": "UNRELIABLE datagrams of other sites dropped because a link from here, or this site, was behind",
     "suspicions": "failures that this member suspected",
     "exclusions": "times that this member was excluded although it was alive",
     # Datagrams that were dropped.

@@ -158,6 +158,7 @@ def parse_topology(text: str, name: str) -> Topology:
     if network not in NETWORKS:
         table.wrong(f"there is no network {network!r}; choose one of {', '.join(NETWORKS)}", "network")
     names = [site.name for site in config.sites]
+    _model(table, WAN)  # where there are no pipes, too, its words are read
     models = {
         (source, target): _model(table, replace(WAN, bits_per_s=config.link(source, target).bits_per_s))
         for source in names

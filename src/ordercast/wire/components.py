@@ -32,6 +32,7 @@ from ordercast.wire.cuts import (
     ViewId,
 )
 from ordercast.wire.numbers import MAX_ID, NumberReader, folded, pack_numbers
+from ordercast.wire.sites import MAX_LTS
 
 MAX_DAEMONS: Final = 1_024
 MAX_LIFE: Final = (1 << 63) - 1
@@ -40,7 +41,6 @@ MAX_FETCH: Final = 64  # runs of blocks that one FETCH asks for
 MAX_FETCH_RUN: Final = 64  # blocks of one such run
 MAX_PACKET: Final = MAX_BLOCK + 1_024  # a block with what its engine puts before it
 MAX_RANK: Final = 255
-MAX_LTS: Final = 1 << 36  # so that positions stay below `MAX_NUMBER`: 200 years of ten blocks a second
 
 
 class DaemonLife(NamedTuple):

@@ -138,12 +138,15 @@ class _Partial:
 class Reassembly:
     """Bodies of which some segments have come, keyed by who sent what; bounded, oldest out first."""
 
-    __slots__ = ("_bytes", "_partial", "_step", "evicted")
+    __slots__ = ("_bytes", "_most", "_most_bytes", "_partial", "_step", "evicted")
 
-    def __init__(self, datagram: int) -> None:
-        """With `datagram` 0 segments may have any size: a newcomer does not know the group's yet."""
+    def __init__(self, datagram: int, most: int = MAX_PARTIAL, most_bytes: int = MAX_PARTIAL_BYTES) -> None:
+        """With `datagram` 0 segments may have any size: a newcomer does not know the group's yet. Whoever gives other
+        bounds has bodies whose segments never come again."""
         self._partial: dict[tuple[int, int, int], _Partial] = {}
         self._step = datagram - HEADER_BYTES if datagram else 0
+        self._most = most
+        self._most_bytes = most_bytes
         self._bytes = 0
         self.evicted = 0
 
@@ -165,7 +168,7 @@ class Reassembly:
         partial.bytes += size
         self._bytes += size
         if partial.missing:
-            if self._bytes > MAX_PARTIAL_BYTES:
+            if self._bytes > self._most_bytes:
                 self._evict()
             return None
         self.forget(key)
@@ -208,6 +211,6 @@ class Reassembly:
         return len(self._partial)
 
     def _evict(self) -> None:
-        while len(self._partial) > MAX_PARTIAL or (self._bytes > MAX_PARTIAL_BYTES and len(self._partial) > 1):
+        while len(self._partial) > self._most or (self._bytes > self._most_bytes and len(self._partial) > 1):
             self.forget(next(iter(self._partial)))
             self.evicted += 1

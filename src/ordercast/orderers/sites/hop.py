@@ -20,6 +20,8 @@ Errata of figure 3.2, and deviations:
 - The bucket counts bytes on the line. Many small packets would fill the router before a slow line otherwise.
 - One UPDATE of a source waits at a time: the newest, in the place of the oldest. A site makes one with each rotation of
   its token, and a slow link would have nothing else to send.
+- A site that forwards drops UNRELIABLE packets where its link is behind. The paper bounds them at their site only, by
+  the token; a slower link behind it would queue them until everything else waits.
 - SKIPs and UPDATEs follow one another no faster than the line takes them, also where the bucket would let a burst pass.
   Many of them, with one block each, would stand before a slow line for as long as more come; held back, they become
   one. All sites wait for what they say.
@@ -32,7 +34,7 @@ from enum import Enum
 from itertools import islice
 from typing import Final, NamedTuple
 
-from ordercast.config import MS, SECOND, Timing
+from ordercast.config import MAX_BLOCK, MS, SECOND, Timing
 from ordercast.engine import NEVER
 from ordercast.errors import UsageError
 from ordercast.orderers.sites.urgency import credit_of
@@ -317,6 +319,7 @@ class HopLink:
         "_heard_ns",
         "_is_overrun",
         "_receiver",
+        "_refused",
         "_rtt",
         "_sender",
         "_terms",
@@ -338,6 +341,7 @@ class HopLink:
         self._heard_clock_ns = 0  # 0: nothing to echo
         self._heard_ns = 0
         self._is_overrun = False
+        self._refused = (0, 0)  # the last UNRELIABLE block that does not go on: origin and number
         self.duplicates = 0  # packets that had come before
         self.strange = 0  # what the other end cannot have said
 
@@ -412,6 +416,19 @@ class HopLink:
         """A packet is to go over the link; `step` sends it."""
         if not self._sender.push(packet):
             self._is_overrun = True
+
+    def passes(self, packet: LinkPacket) -> bool:
+        """Whether an UNRELIABLE packet of another site goes on over this link: not where the link is behind. What is
+        unstable bounds what else comes from there, and these are never unstable. A block goes on or not as a whole."""
+        block = (packet.origin, packet.number)
+        usual, urgent = self.credit
+        credit = urgent if packet.priority else usual
+        if packet.segment:
+            return block != self._refused and credit + MAX_BLOCK > 0
+        if credit > 0:
+            return True
+        self._refused = block
+        return False
 
     def received(self, now_ns: int, seq: int) -> bool:
         """A packet has come; whether it is new, and to be handed on, whatever is missing before it."""

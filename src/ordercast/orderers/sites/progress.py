@@ -26,6 +26,11 @@ class ExchangeProgress:
         """Whether this daemon is in sync."""
         return not self._next
 
+    @property
+    def awaited(self) -> list[int]:
+        """The speakers that have not finished."""
+        return list(self._next)
+
     def begin(self, rosters: Sequence[Sequence[int]]) -> None:
         """A view (`View.rosters`). Where it has one roster, all are in sync with it."""
         self.groups = {group[0]: frozenset(group) for group in rosters if group}

@@ -259,14 +259,19 @@ class SiteRing:
         """Something waits to be stamped: the token is to come, from where it rests if need be."""
         self._is_wanted = True
 
-    def queue_foreign(self, packet: LinkPacket) -> None:
-        """A packet of another site, from the representative, for the other daemons here."""
+    def queue_foreign(self, packet: LinkPacket) -> bool:
+        """A packet of another site, from the representative, for the other daemons here. False: it is UNRELIABLE, and
+        as many wait as leave in one rotation."""
         if self.is_alone:
-            return
-        if self._queues.count(_FOREIGN) >= MAX_FOREIGN:
+            return True
+        waiting = self._queues.count(_FOREIGN)
+        if not packet.is_reliable and waiting >= self._window:
+            return False
+        if waiting >= MAX_FOREIGN:
             self._is_overrun = True
         else:
             self._queues.push(packet, packet.size, _FOREIGN)
+        return True
 
     def stamp(self) -> tuple[int, int]:
         """`site_seq` and LTS of the next own block; only while this daemon has the token."""

@@ -179,6 +179,10 @@ class SourceStream:
         """Whether nothing of this block is missing here: it is held, skipped, or was released."""
         return seq <= self.prefix or seq in self.held
 
+    def awaits(self, seq: int) -> bool:
+        """Whether `add` would take this block."""
+        return self.prefix < seq <= self.prefix + self.window and seq not in self.held
+
     def missing(self) -> list[tuple[int, int]]:
         """What is missing between the prefix and the highest known sequence number, as half-open ranges."""
         found: list[tuple[int, int]] = []

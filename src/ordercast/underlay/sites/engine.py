@@ -36,6 +36,7 @@ from ordercast.parts.probing import Probing
 from ordercast.service import AGREED_RANK, MAJORITY_RANK, RELIABLE_RANK, RESILIENT_RANK, UNRELIABLE_RANK, Service
 from ordercast.sites import SitesConfig
 from ordercast.underlay.checks import check_header
+from ordercast.underlay.sites.blocking import held_up
 from ordercast.underlay.sites.network import SiteNetwork, Wiring
 from ordercast.underlay.sites.streams import INTEREST_KEYS, INTEREST_NUMBER, ViewStreams, encode_interest
 from ordercast.underlay.sites.watching import FAREWELL, SiteWatch
@@ -145,7 +146,7 @@ class SitesEngine:
         )
         self._writer = DatagramWriter(group_tag(name), me.id, config.datagram)
         self._intake = Intake(self._writer.tag, self.counters)
-        self._wiring = Wiring(sites)
+        self._wiring = Wiring(sites, self.counters)
         self._watch = SiteWatch(timing, self._writer, Probing(self._writer, timing, rng, self.counters))
         self._membership: ComponentsMembership | None = None
         self._network: SiteNetwork | None = None
@@ -265,6 +266,8 @@ class SitesEngine:
 
     def consume(self, now_ns: int, seq: int, out: Outbox) -> None:
         self._consumed = max(self._consumed, seq)
+        if self._streams is not None:
+            self._streams.is_behind = self._is_behind
 
     @property
     def _is_behind(self) -> bool:
@@ -438,6 +441,10 @@ class SitesEngine:
         if found:
             self._ticket += len(found)
             out.upcalls.append(Run(found))
+        streams.is_behind = self._is_behind
+        if streams.dropped:
+            self.counters["overrun_drops"] = self.counters.get("overrun_drops", 0) + streams.dropped
+            streams.dropped = 0
 
     def expire(self, now_ns: int, out: Outbox) -> None:
         membership, network = self._membership, self._network
@@ -513,6 +520,7 @@ class SitesEngine:
         self._streams = streams = ViewStreams(
             self.me.id, self._here, places, install.first_lts, self.interests, install.roster_groups
         )
+        streams.is_behind = self._is_behind
         self._network = SiteNetwork(
             self._wiring,
             self._here,
@@ -565,7 +573,11 @@ class SitesEngine:
         return self._network is not None and self._network.ring.is_holding
 
     def waiting(self, now_ns: int) -> Waiting | None:
-        return self._membership.waiting() if self._membership is not None else None
+        membership, network, streams, view = self._membership, self._network, self._streams, self.view
+        if membership is None or network is None or streams is None or view is None or not membership.is_working:
+            return membership.waiting() if membership is not None else None
+        waits_for_links = self._brake.hold.deadline_ns() < NEVER
+        return held_up(self.me, view, network, streams, is_behind=self._is_behind, waits_for_links=waits_for_links)
 
     def audience(self) -> list[Address]:
         return self._network.mates if self._network is not None else []

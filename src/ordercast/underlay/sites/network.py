@@ -69,10 +69,11 @@ class ViewFailure(NamedTuple):
 class Wiring:
     """What outlives a view: the routes, and the links whose two ends stay."""
 
-    __slots__ = ("config", "links", "opened", "routes")
+    __slots__ = ("config", "counters", "links", "opened", "routes")
 
-    def __init__(self, config: SitesConfig) -> None:
+    def __init__(self, config: SitesConfig, counters: dict[str, int]) -> None:
         self.config = config
+        self.counters = counters
         self.opened = 0  # links that were not there before
         self.routes = SiteRoutes(config.weights())
         self.links: dict[tuple[int, int], HopLink] = {}  # by site, and the id of the daemon at the other end
@@ -106,6 +107,7 @@ class SiteNetwork:
     pass, and when `deadline_ns` has come."""
 
     __slots__ = (
+        "_counters",
         "_ends",
         "_here",
         "_links",
@@ -139,6 +141,7 @@ class SiteNetwork:
         self._here = here
         self._me = me.id
         self._writer = writer
+        self._counters = wiring.counters
         self._routes = wiring.routes
         present = 0
         for site in places.values():
@@ -187,6 +190,13 @@ class SiteNetwork:
     def ends(self) -> list[Address]:
         """Where the other ends of the links are."""
         return [end.address for end in self._ends.values()]
+
+    @property
+    def link_ends(self) -> list[int]:
+        """The other ends of the links that are behind; where another daemon has the links, that one."""
+        if not self.is_representative:
+            return [next(iter(self._mates))]
+        return [self._ends[site].id for site, link in self._links.items() if link.credit[0] <= 0]
 
     @property
     def failure(self) -> ViewFailure | None:
@@ -238,8 +248,8 @@ class SiteNetwork:
                 self._touched[via] = None
                 if not link.received(now_ns, seq):
                     return None
-                if self._is_wanted(packet):
-                    self.ring.queue_foreign(packet)
+                if self._is_wanted(packet) and not self.ring.queue_foreign(packet):
+                    self._drop()
             self._forward(packet)
             return packet
         if kind == Kind.SITE_TOKEN:
@@ -272,9 +282,14 @@ class SiteNetwork:
         if not self._links:
             return
         source, here = packet.source, self._here
+        is_bounded = packet.is_reliable or source == here  # by what is unstable, or by its own site
         for child in self._routes.next_hops(source, here, packet.mask):
-            self._links[child].queue(packet)
-            self._touched[child] = None
+            link = self._links[child]
+            if is_bounded or link.passes(packet):
+                link.queue(packet)
+                self._touched[child] = None
+            else:
+                self._drop()
         if packet.kind == Kind.PACKET and packet.is_reliable and not packet.segment:
             pruned = self._routes.pruned(source, here, packet.mask)
             is_passing = not packet.mask >> here & 1
@@ -286,6 +301,10 @@ class SiteNetwork:
                     self._prune(child, source, seq, block)
                 if is_passing:
                     self._prune(here, source, seq, block)
+
+    def _drop(self) -> None:
+        """An UNRELIABLE packet of another site does not go on from here."""
+        self._counters["link_drops"] = self._counters.get("link_drops", 0) + 1
 
     def _prune(self, to: int, source: int, seq: int, block: SkippedBlock) -> None:
         first, blocks = self._pruned.get((to, source), (seq, []))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from sys import byteorder
 from typing import Final
 
@@ -28,7 +28,8 @@ from ordercast.service import FIFO_RANK, RELIABLE_RANK, UNRELIABLE_RANK
 from ordercast.underlay.sites.network import skipped_ranges
 from ordercast.wire.block import FRAGMENTED, ROSTER, Head, head_of, roster_body
 from ordercast.wire.codec import MAX_NUMBER
-from ordercast.wire.cuts import Due
+from ordercast.wire.components import MAX_PACKET
+from ordercast.wire.cuts import CUT_ENTRIES, Due
 from ordercast.wire.header import Kind
 from ordercast.wire.segments import MAX_PARTIAL, Reassembly
 from ordercast.wire.sites import (
@@ -50,6 +51,8 @@ INTEREST_NUMBER: Final = MAX_NUMBER
 UNNUMBERED: Final = -1  # block number of what is UNRELIABLE
 INTEREST_KEYS: Final = 7_000  # in one of them
 TAKE_BLOCKS: Final = 512  # delivered in one round of a pass
+MAX_PARTS: Final = CUT_ENTRIES  # blocks of streams of which segments have come: the windows of all sources are no more
+MAX_PARTS_BYTES: Final = MAX_PARTS * MAX_PACKET
 LOOSE_NS: Final = 1 * SECOND  # after its first segment an UNRELIABLE block that is not whole is dropped
 _SEQ_MASK: Final = (1 << SITE_SHIFT) - 1
 
@@ -117,8 +120,10 @@ class ViewStreams:
         "_parts",
         "_recent",
         "_unordered",
+        "dropped",
         "fetched",
         "horizon",
+        "is_behind",
         "loose",
         "me",
         "own_bytes",
@@ -140,10 +145,14 @@ class ViewStreams:
         self._daemons = places
         self._interests = interests
         self.horizon = Horizon(here, sorted(set(places.values())), first_lts)
-        self._parts = Reassembly(0)  # sites may have datagrams of different sizes
+        # Sites may have datagrams of different sizes. Links and the ring have acknowledged these segments: they do not
+        # come again, so none may be put out, and what no window lets out is not kept.
+        self._parts = Reassembly(0, MAX_PARTS, MAX_PARTS_BYTES)
         self.loose = LooseBlocks()
         self._recent: dict[int, Recent] = {}  # UNRELIABLE blocks that came; by origin, bounded by the view
         self._unordered: list[Held] = []  # whole, and delivered with this pass
+        self.is_behind = False  # the application has not taken what was delivered
+        self.dropped = 0  # UNRELIABLE blocks, because of that
         self.fetched = Outbox()  # notes about blocks that came in a recovery
         self.roster_lts = first_lts  # of the last roster block that was delivered; those of the view are above
         self.progress = ExchangeProgress()
@@ -178,6 +187,8 @@ class ViewStreams:
         origin, number = packet.origin, packet.number
         if packet.last:
             if packet.is_reliable:
+                if not self._is_awaited(origin, number):
+                    return
                 part = packet.body if packet.segment else packet.stamp + packet.body
                 whole = self._parts.add((origin, number, 1), packet.segment, packet.last, part)
             else:
@@ -198,7 +209,17 @@ class ViewStreams:
             raise WireError("a block that may get lost, and must not")
         recent = self._recent.setdefault(origin, Recent())
         if recent.is_new(seq) and not self._is_late(stamp):
-            self._deliver_at_once(origin, stamp, block, head_of(block), out)
+            head = head_of(block)
+            if self.is_behind:  # nothing holds up their sender
+                self.dropped += head.count
+            else:
+                self._deliver_at_once(origin, stamp, block, head, out)
+
+    def _is_awaited(self, origin: int, number: int) -> bool:
+        """Whether segments of this block are kept: its origin may have stamped it by now, and it is not here."""
+        site = number >> SITE_SHIFT
+        stream = self.horizon.streams.get(site)
+        return stream is not None and self._daemons.get(origin) == site and stream.awaits(number & _SEQ_MASK)
 
     def _enter(self, origin: int, seq: int, stamp: BlockStamp, block: bytes, head: Head | None, out: Outbox) -> bool:
         """`head`: of the block; None: it is an INTEREST."""
@@ -223,8 +244,10 @@ class ViewStreams:
             out.notes.append(Note("placed", origin, block, position_of(lts, site), head=head))
             return True
         held.is_late = self._is_late(stamp)
-        # The fragments of a large message are put together in their order.
-        is_early = rank == RELIABLE_RANK and not held.is_late and not head.flags & FRAGMENTED
+        # The fragments of a large message are put together in their order. An application that is behind gets nothing
+        # at once: what waits in a stream holds up its source in the end.
+        may_be_early = not (self.is_behind or held.is_late or head.flags & FRAGMENTED)
+        is_early = rank == RELIABLE_RANK and may_be_early
         held.is_delivered = is_early
         if not self.horizon.add(held):
             return False
@@ -299,6 +322,16 @@ class ViewStreams:
         stable, own = self.horizon.stable, self._own
         while own and own[0][0] <= stable:
             self.own_bytes -= own.popleft()[1]
+
+    # What holds up the view
+
+    @property
+    def oldest_own(self) -> int:
+        """The LTS of the oldest own block that is not stable; 0: all are."""
+        return self._own[0][0] if self._own else 0
+
+    def daemons_of(self, sites: Collection[int]) -> list[int]:
+        return [daemon for daemon, site in self._daemons.items() if site in sites]
 
     # What the membership asks
 
