@@ -149,6 +149,29 @@ async def test_a_client_that_has_lost_its_daemon_comes_back_and_says_so(tmp_path
             await alice.close()
 
 
+@within(30)
+async def test_a_client_without_a_name_goes_to_a_daemon_that_has_given_its_name_to_another(tmp_path: Path) -> None:
+    """Each daemon numbers the clients that give no name: both have a first one."""
+    one = await DaemonHouse(tmp_path, "one").start()
+    async with (
+        DaemonHouse(tmp_path, "two") as two,
+        two.client() as other,
+        await connect([one.address, two.address]) as client,
+    ):
+        assert client.member.label == other.member.label
+        group = await client.join("prices")
+        await until_members(group, client.member.label)
+        await one.stop()
+        event, _ = await group.receive()
+        assert isinstance(event, Left)
+        view, _ = await group.receive()
+        assert isinstance(view, View)
+        assert str(view.members[0]) == str(client.member)
+        assert view.members[0].label != other.member.label
+        await group.send(b"here")
+        assert await payloads(group, 1) == [b"here"]
+
+
 @within(20)
 async def test_the_daemon_tells_of_its_sessions_groups_and_members(tmp_path: Path) -> None:
     async with DaemonHouse(tmp_path) as house, house.client("alice") as alice:

@@ -79,6 +79,7 @@ class ClientSession:
     def __init__(self, label: str, driver: ClientDriver, window: int = WINDOW_BYTES) -> None:
         self._driver = driver
         self.label = label  # as asked for; the daemon's choice once it has made one
+        self._is_named = bool(label)  # by the application
         self.sending = ClientSending()
         self.receiving = ClientReceiving(self, window)
         self.calls = ClientCalls(self)
@@ -176,6 +177,12 @@ class ClientSession:
         for seat in self._places():
             seat.changed()
         self._driver.wake()
+
+    def on_label_taken(self) -> None:
+        """The daemon has another session of this label. Where a daemon has chosen it, as each does for its own clients,
+        the next one is asked for another."""
+        if not self._is_named:
+            self.label, self._secret = "", b""
 
     def on_lost(self, text: str, now_s: float) -> None:
         """The connection is gone. Groups will be joined again; what was on its way may have arrived or not."""
