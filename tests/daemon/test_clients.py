@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from tests.daemon.houses import DaemonHouse
 from tests.network.quick import within
 
 from ordercast import SAFE, Batch, Group, JoinRefused, Left, Message, UsageError, View, connect
+from ordercast.client.session import MAX_QUESTIONS
 from ordercast.config import SECOND
 from ordercast.daemon.config import DaemonConfig
 from ordercast.daemon.daemon import OrdercastDaemon
@@ -183,6 +185,26 @@ async def test_the_daemon_tells_of_its_sessions_groups_and_members(tmp_path: Pat
         assert (await alice.ask("members", "prices"))["members"] == [str(alice.member)]
         with pytest.raises(UsageError, match="no session"):
             await alice.ask("members", "elsewhere")
+
+
+@within(20)
+async def test_more_questions_at_once_than_a_daemon_takes_wait_for_their_turn(tmp_path: Path) -> None:
+    async with DaemonHouse(tmp_path) as house, house.client("alice") as alice:
+        answers = await asyncio.gather(*[alice.ask("status") for _ in range(3 * MAX_QUESTIONS)])
+        assert {answer["sessions"] for answer in answers} == {1}
+
+
+@within(20)
+async def test_sends_wait_where_as_many_confirmations_are_awaited_as_a_daemon_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ordercast.client.sending.MAX_WATCHES", 50)
+    monkeypatch.setattr("ordercast.daemon.native.MAX_WATCHES", 50)
+    async with DaemonHouse(tmp_path) as house, house.client("alice") as alice:
+        group = await alice.join("prices")
+        positions = await asyncio.gather(*[group.send(b"%d" % number, confirm=True) for number in range(300)])
+        assert positions == sorted(set(positions))
+        await asyncio.gather(*[group.flush() for _ in range(300)])
 
 
 @within(20)

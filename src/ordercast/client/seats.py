@@ -166,7 +166,7 @@ class ClientSeat:
 
     @property
     def has_room(self) -> bool:
-        return self.session.queue.has_room
+        return self.session.sending.has_room
 
     def expect_room(self, is_waiting: bool) -> None:
         waiting = self.session.sending.waiting
@@ -193,7 +193,7 @@ class ClientSeat:
             and len(payload) <= session.config.max_message
             and type_.__class__ is int
             and -32768 <= type_ <= 32767
-            and queue.has_room
+            and session.sending.has_room
         ):
             number = queue.end_number
             queue.offer(payload, service, type_, self)
