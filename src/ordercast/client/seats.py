@@ -34,9 +34,11 @@ if TYPE_CHECKING:
 class Portion:
     """Bytes that the daemon has sent, and the seats that have not finished with them."""
 
-    __slots__ = ("remaining", "size")
+    __slots__ = ("connection", "remaining", "size")
 
-    def __init__(self, size: int, remaining: int = 1) -> None:
+    def __init__(self, connection: int, size: int, remaining: int = 1) -> None:
+        """`connection`: the number of the one on which they came."""
+        self.connection = connection
         self.size = size
         self.remaining = remaining
 
