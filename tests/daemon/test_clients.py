@@ -207,6 +207,27 @@ async def test_sends_wait_where_as_many_confirmations_are_awaited_as_a_daemon_ta
         await asyncio.gather(*[group.flush() for _ in range(300)])
 
 
+@within(30)
+async def test_a_client_leaves_a_group_of_which_it_has_not_received_everything(tmp_path: Path) -> None:
+    """As a node does. What waited there holds up no other group, whether somebody takes it later or not."""
+    async with (
+        DaemonHouse(tmp_path) as house,
+        house.client("alice") as alice,
+        house.client("bob", window=65_536) as bob,
+    ):
+        for name in ("prices", "trades"):
+            one, two = await alice.join(name), await bob.join(name)
+            await one.send_many([bytes(10_000)] * 100)
+            await one.flush()
+            await two.leave()
+            async for _ in one:
+                if [member.label for member in one.members] == ["alice"]:
+                    break
+            received = [event async for event in two]
+            assert sum(isinstance(event, Message) for event in received) == 100
+            assert isinstance(received[-1], Left)
+
+
 @within(20)
 async def test_batches_of_a_group_are_blocks(tmp_path: Path) -> None:
     async with DaemonHouse(tmp_path) as house, house.client("alice") as alice:

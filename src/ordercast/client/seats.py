@@ -265,6 +265,9 @@ class ClientSeat:
         """Queue an event. Hot: once per block."""
         session = self.session
         session.turn += 1
+        if self.is_leaving and portion is not None:
+            session.finish(portion)
+            portion = None
         self._events.append((session.turn, event, portion))
         session.note(self)
 
@@ -278,6 +281,17 @@ class ClientSeat:
         """What has not been taken: the base receives everything from here on."""
         events, self._events = list(self._events), deque()
         return events
+
+    def release(self) -> None:
+        """Nobody may receive here any more. What is here can still be taken, and the daemon waits for it no longer."""
+        held = [portion for _, _, portion in self._events if portion is not None]
+        if self._taken is not None:
+            held.append(self._taken)
+            self._taken = None
+        if held:
+            self._events = deque([(turn, event, None) for turn, event, _ in self._events])
+            for portion in held:
+                self.session.finish(portion)
 
     # Calls and locks.
 
@@ -314,6 +328,7 @@ class ClientSeat:
     def leave(self, header: bytes = b"", is_ordered: bool = False) -> None:  # noqa: ARG002 - order is the daemon's
         if self.gone is None and not self.is_leaving:
             self.is_leaving = True
+            self.release()
             self.session.leave(self, header)
 
     def expel(self, member: int, why: str) -> None:  # noqa: ARG002
@@ -359,9 +374,7 @@ class ClientSeat:
         """Out for good. What was received can still be taken."""
         self.gone = left
         self.view = None
-        taken, self._taken = self._taken, None
-        if taken is not None:
-            self.session.finish(taken)
+        self.release()
         self.changed()
 
 
