@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from ordercast.client.half_open import end_when_alone
 from ordercast.daemon.seat import Seats
 from ordercast.daemon.spread.desk import SpreadDesk
 from ordercast.daemon.spread.membership import MemberOrder
@@ -48,7 +49,7 @@ class SpreadListener:
         self._servers.append(server)
         for each in server.sockets:
             # Connections have the options of the socket that accepts them.
-            each.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            end_when_alone(each, may_stand=True)
             each.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BYTES)
             each.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SOCKET_BYTES)
 
