@@ -10,6 +10,7 @@ from contextlib import closing
 from functools import partial
 from typing import Final
 
+from ordercast.client.addresses import checked_host
 from ordercast.config import SITES_ORDERER
 from ordercast.daemon.config import DaemonConfig, lone_site
 from ordercast.daemon.hub import DaemonNode, Hub
@@ -122,6 +123,7 @@ class OrdercastDaemon:
 def check_daemon(config: DaemonConfig) -> None:
     """Raise what stands against a daemon with this configuration, without starting it."""
     for host, _ in (*config.listen, *(config.spread.listen if config.spread is not None else ())):
+        checked_host(host)
         if host not in ("localhost", "::1") and not is_loopback(host) and not config.insecure:
             raise UsageError(
                 f"clients would be let in at {host}, which is not loopback, and nothing is encrypted or authenticated "
