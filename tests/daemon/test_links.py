@@ -23,7 +23,14 @@ from ordercast.service import AGREED
 from ordercast.view import Member, Reason, View, node_id
 from ordercast.wire.block import head_of
 from ordercast.wire.client_frames import decode_count, decode_join
-from ordercast.wire.daemon_frames import ViewWriter, Welcome, encode_transitional, encode_welcome_frame
+from ordercast.wire.daemon_frames import (
+    Credit,
+    ViewWriter,
+    Welcome,
+    encode_credit,
+    encode_transitional,
+    encode_welcome_frame,
+)
 from ordercast.wire.frames import MAX_CLIENT_FRAME, FrameBuffer, FrameKind
 
 DAEMON = Member(node_id("d1", 7), "d1", 7, ("127.0.0.1", 4_803), 4_096)
@@ -222,4 +229,20 @@ async def test_a_client_that_does_not_receive_takes_large_messages_no_further_th
     assert len(taken(prices)) == sent // size
     keeper.came()
     assert consumed(wire) == sent
+    link.connection_lost(None)
+
+
+@within(10)
+async def test_a_client_that_is_closed_is_out_when_its_daemon_has_what_was_sent() -> None:
+    """Also to groups that it is not in: no leave of those waits for it."""
+    keeper = LinkKeeper([DaemonAddress("one")], "alice", True, 1 << 20)
+    link, wire = open_link(keeper, WELCOME._replace(credit=0))
+    base = keeper.session.attach("sites", JoinRequest(GroupConfig(shared=True)))
+    base.send_to(b"tea", AGREED, 0, ["prices"])
+    base.leave()
+    keeper.came()
+    assert base.gone is None
+    link.data_received(encode_credit(Credit(1 << 20, WELCOME.next_number)))
+    assert base.gone == Left(True, False, "left")
+    assert wire.written[-1][0] == FrameKind.SEND
     link.connection_lost(None)

@@ -366,6 +366,7 @@ class ClientSession:
         self.calls.pump_released(out)
         if self._leaves:
             self._send_leaves()
+        self._end_base()
         self.receiving.pump(out)
         self._out = []
         return out
@@ -482,9 +483,9 @@ class ClientSession:
         self._end_base()
 
     def _end_base(self) -> None:
-        """The base has been left, and with it all groups."""
+        """The base has been left, and with it all groups; the daemon has what was sent before."""
         base = self.base
-        if base is not None and base.is_leaving and not self.seats:
+        if base is not None and base.is_leaving and not self.seats and not (self.is_connected and self.queue.count):
             left = Left(True, False, "left")
             base.add(left, None)
             base.end(left)
