@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -249,6 +250,49 @@ async def test_a_call_whose_connection_is_lost_has_an_unknown_outcome(tmp_path: 
         cut(house, "alice")
         with pytest.raises(OutcomeUnknown, match="before the answer came"):
             await asking
+
+
+@within(30)
+async def test_calls_beyond_what_a_daemon_takes_are_an_error_and_not_the_end_of_the_client(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A daemon is not told which answers are awaited no longer: of too many calls it gives up the oldest."""
+    monkeypatch.setattr("ordercast.client.calling.MAX_ASKED", 20)
+    monkeypatch.setattr("ordercast.daemon.calls.MAX_ASKED", 20)
+    async with DaemonHouse(tmp_path) as house, in_group(house, "alice", "bob") as (one, two), one.handler(2) as handler:
+        for _ in range(2):
+            calls = [asyncio.create_task(two.call(b"x", handler=2)) for _ in range(20)]
+            for _ in calls:
+                await anext(handler)
+            with pytest.raises(UsageError, match="at most 20 calls"):
+                await two.call(b"one more", handler=2)
+            for call in calls:
+                call.cancel()
+            await asyncio.gather(*calls, return_exceptions=True)
+        last = asyncio.create_task(two.call(b"answer this", handler=2))
+        async for request in handler:
+            await request.reply(request.payload)
+            break
+        assert await last == b"answer this"
+
+
+@within(20)
+async def test_a_daemon_gives_up_the_oldest_call_of_too_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ordercast.daemon.calls.MAX_ASKED", 20)
+    async with (
+        DaemonHouse(tmp_path) as house,
+        house.client("outside") as outside,
+        in_group(house, "alice", "bob") as (one, two),
+        one.handler(2) as handler,
+    ):
+        for handle in (two.call, partial(outside.call, "work")):
+            calls = [asyncio.create_task(handle(b"x", handler=2)) for _ in range(21)]
+            with pytest.raises(OutcomeUnknown, match="20 later calls"):
+                await calls[0]
+            for _ in calls:
+                request = await anext(handler)
+                await request.reply(b"y")
+            assert set(await asyncio.gather(*calls[1:])) == {b"y"}
 
 
 @within(20)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from tests.daemon.houses import DaemonHouse
 from tests.network.quick import within
 
 from ordercast import SAFE, Batch, Group, JoinRefused, Left, Message, UsageError, View, connect
+from ordercast.client.session import MAX_QUESTIONS
 from ordercast.config import SECOND
 from ordercast.daemon.config import DaemonConfig
 from ordercast.daemon.daemon import OrdercastDaemon
@@ -149,6 +151,29 @@ async def test_a_client_that_has_lost_its_daemon_comes_back_and_says_so(tmp_path
             await alice.close()
 
 
+@within(30)
+async def test_a_client_without_a_name_goes_to_a_daemon_that_has_given_its_name_to_another(tmp_path: Path) -> None:
+    """Each daemon numbers the clients that give no name: both have a first one."""
+    one = await DaemonHouse(tmp_path, "one").start()
+    async with (
+        DaemonHouse(tmp_path, "two") as two,
+        two.client() as other,
+        await connect([one.address, two.address]) as client,
+    ):
+        assert client.member.label == other.member.label
+        group = await client.join("prices")
+        await until_members(group, client.member.label)
+        await one.stop()
+        event, _ = await group.receive()
+        assert isinstance(event, Left)
+        view, _ = await group.receive()
+        assert isinstance(view, View)
+        assert str(view.members[0]) == str(client.member)
+        assert view.members[0].label != other.member.label
+        await group.send(b"here")
+        assert await payloads(group, 1) == [b"here"]
+
+
 @within(20)
 async def test_the_daemon_tells_of_its_sessions_groups_and_members(tmp_path: Path) -> None:
     async with DaemonHouse(tmp_path) as house, house.client("alice") as alice:
@@ -160,6 +185,47 @@ async def test_the_daemon_tells_of_its_sessions_groups_and_members(tmp_path: Pat
         assert (await alice.ask("members", "prices"))["members"] == [str(alice.member)]
         with pytest.raises(UsageError, match="no session"):
             await alice.ask("members", "elsewhere")
+
+
+@within(20)
+async def test_more_questions_at_once_than_a_daemon_takes_wait_for_their_turn(tmp_path: Path) -> None:
+    async with DaemonHouse(tmp_path) as house, house.client("alice") as alice:
+        answers = await asyncio.gather(*[alice.ask("status") for _ in range(3 * MAX_QUESTIONS)])
+        assert {answer["sessions"] for answer in answers} == {1}
+
+
+@within(20)
+async def test_sends_wait_where_as_many_confirmations_are_awaited_as_a_daemon_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ordercast.client.sending.MAX_WATCHES", 50)
+    monkeypatch.setattr("ordercast.daemon.native.MAX_WATCHES", 50)
+    async with DaemonHouse(tmp_path) as house, house.client("alice") as alice:
+        group = await alice.join("prices")
+        positions = await asyncio.gather(*[group.send(b"%d" % number, confirm=True) for number in range(300)])
+        assert positions == sorted(set(positions))
+        await asyncio.gather(*[group.flush() for _ in range(300)])
+
+
+@within(30)
+async def test_a_client_leaves_a_group_of_which_it_has_not_received_everything(tmp_path: Path) -> None:
+    """As a node does. What waited there holds up no other group, whether somebody takes it later or not."""
+    async with (
+        DaemonHouse(tmp_path) as house,
+        house.client("alice") as alice,
+        house.client("bob", window=65_536) as bob,
+    ):
+        for name in ("prices", "trades"):
+            one, two = await alice.join(name), await bob.join(name)
+            await one.send_many([bytes(10_000)] * 100)
+            await one.flush()
+            await two.leave()
+            async for _ in one:
+                if [member.label for member in one.members] == ["alice"]:
+                    break
+            received = [event async for event in two]
+            assert sum(isinstance(event, Message) for event in received) == 100
+            assert isinstance(received[-1], Left)
 
 
 @within(20)

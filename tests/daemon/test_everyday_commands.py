@@ -139,6 +139,8 @@ async def test_send_without_a_daemon_is_received_by_the_members() -> None:
 
 WRONG = {
     "no daemon there": (["status", "--daemon", "unix:/nowhere/at/all"], "no daemon answers"),
+    "a host that can be none": (["status", "--daemon", "tcp://a..b:4810"], "is no name of a host"),
+    "a door that can be none": (["daemon", "--listen", "a..b:4810", "--insecure"], "is no name of a host"),
     "an address that is none": (["groups", "--daemon", "udp:1"], "a daemon is at"),
     "a flag of nodes without --embedded": (["listen", "g", "--orderer", "token"], "give --embedded with it"),
     "an underlay without --embedded": (["send", "g", "x", "--underlay", "u"], "give --embedded with it"),

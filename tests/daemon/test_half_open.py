@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pytest
 from tests.daemon.houses import DaemonHouse
+from tests.daemon.spread_house import SpreadHouse
 from tests.network.quick import within
 
 from ordercast.client.addresses import DaemonAddress
 from ordercast.client.link import DaemonLink, LinkKeeper
 from ordercast.daemon.listener import ClientSocket
 from ordercast.daemon.seat import Limits
+from ordercast.daemon.spread.session import SpreadSession
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="other systems have other options, or none")
 
@@ -80,6 +82,17 @@ async def test_with_blocking_a_client_may_stand_still(tmp_path: Path, found: soc
         client.connection_made(TcpTransport(found))
         assert seconds_alone(found) == (40, 0)
         client.connection_lost(None)
+
+
+@within(30)
+async def test_an_idle_client_of_spread_that_has_vanished_keeps_its_name_no_longer_than_others() -> None:
+    """While bytes wait for it, it may stand still."""
+    async with SpreadHouse() as house:
+        await house.connect(b"alice")
+        (session,) = house.daemon.listener.desk.visitors
+        assert isinstance(session, SpreadSession)
+        assert session._transport is not None
+        assert seconds_alone(session._transport.get_extra_info("socket")) == (40, 0)
 
 
 @within(10)

@@ -15,10 +15,11 @@ import pytest
 from tests.daemon.houses import DaemonHouse
 from tests.network.quick import within
 
-from ordercast import AGREED, Group, Left, Message, View, connect
+from ordercast import AGREED, Batch, Group, Left, Message, View, connect
 from ordercast.daemon.native import NativeConnection
 from ordercast.daemon.seat import Limits
 from ordercast.wire.block import pack_fragment, pack_grouped, pack_multi, pack_roster, pack_run
+from ordercast.wire.call_frames import LockAsk, encode_lock, encode_unlock
 from ordercast.wire.client_frames import (
     ClientHello,
     Question,
@@ -189,6 +190,43 @@ async def test_frames_that_come_byte_by_byte_are_understood(tmp_path: Path) -> N
                 seen.append(event.payload)
         assert seen == [b"slow", b"and sure"]
         raw.close()
+
+
+MANY = 60_000  # empty messages: a block of them is small, and the queue of a session has room for two
+
+
+@pytest.mark.parametrize("last", ["leave", "bye", "unlock"])
+@within(60)
+async def test_what_comes_behind_more_than_the_queue_takes_stays_behind_it(tmp_path: Path, last: str) -> None:
+    """Messages without bytes take no credit to speak of: they wait at the daemon, and requests behind them as well."""
+    blocks = [encode_send(pack_run(MANY * at, AGREED, [b""] * MANY, 1)) for at in range(4)]
+    ends = {"leave": encode_leave([1]), "bye": frame(FrameKind.BYE), "unlock": encode_unlock(1)}
+    async with DaemonHouse(tmp_path) as house, house.client("watcher") as watcher:
+        group = await watcher.join("prices")
+        raw = await RawClient.greeted(house)
+        raw.send(JOIN + encode_lock(LockAsk(1, 1, False, "printer")))
+        await raw.until(FrameKind.GRANT)
+        raw.send(b"".join(blocks) + ends[last])
+        count = 0
+        async for event in group.batches():
+            if isinstance(event, Batch):
+                count += event.count
+            elif isinstance(event, View) and count:
+                break
+        assert count == MANY * len(blocks)
+        raw.close()
+
+
+@within(20)
+async def test_requests_that_wait_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ordercast.daemon.native.LATER_BYTES", 1_000)
+    async with DaemonHouse(tmp_path) as house:
+        raw = await RawClient.greeted(house)
+        blocks = [encode_send(pack_run(MANY * at, AGREED, [b""] * MANY, 1)) for at in range(4)]
+        raw.send(JOIN + b"".join(blocks) + encode_unlock(7) * 20)
+        why, text = await raw.closed()
+        assert why == SessionEnd.PROTOCOL
+        assert "wait behind messages" in text
 
 
 @within(60)

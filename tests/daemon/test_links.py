@@ -15,14 +15,22 @@ from ordercast.api.seat import JoinRequest, Seat
 from ordercast.client.addresses import DaemonAddress
 from ordercast.client.link import DaemonLink, LinkKeeper
 from ordercast.config import GroupConfig
+from ordercast.daemon.encoding import EventEncoder
 from ordercast.engine import Transitional
 from ordercast.errors import NotMember
-from ordercast.groups.events import Left, Uncertain
+from ordercast.groups.events import Batch, Left, PortEvent, Uncertain
 from ordercast.service import AGREED
 from ordercast.view import Member, Reason, View, node_id
 from ordercast.wire.block import head_of
-from ordercast.wire.client_frames import decode_join
-from ordercast.wire.daemon_frames import ViewWriter, Welcome, encode_transitional, encode_welcome_frame
+from ordercast.wire.client_frames import decode_count, decode_join
+from ordercast.wire.daemon_frames import (
+    Credit,
+    ViewWriter,
+    Welcome,
+    encode_credit,
+    encode_transitional,
+    encode_welcome_frame,
+)
 from ordercast.wire.frames import MAX_CLIENT_FRAME, FrameBuffer, FrameKind
 
 DAEMON = Member(node_id("d1", 7), "d1", 7, ("127.0.0.1", 4_803), 4_096)
@@ -186,4 +194,55 @@ async def test_what_waits_for_a_group_that_is_left_without_a_connection_is_told_
     keeper.came()
     assert wire.joins == []
     assert sum(head_of(body).count for kind, body in wire.written if kind == FrameKind.SEND) == 4
+    link.connection_lost(None)
+
+
+def feed(link: DaemonLink, wire: Wire, event: PortEvent, sent: int, window: int) -> int:
+    """The frames of an event, as far as the window is open, as a daemon does it; the bytes that were sent by now."""
+    for frame in EventEncoder().frames(event):
+        if sent - consumed(wire) >= window:
+            break
+        link.data_received(frame)
+        sent += len(frame)
+    return sent
+
+
+def consumed(wire: Wire) -> int:
+    """What the client has told that its application has finished with."""
+    return max([decode_count(body) for kind, body in wire.written if kind == FrameKind.CONSUMED], default=0)
+
+
+@within(10)
+async def test_a_client_that_does_not_receive_takes_large_messages_no_further_than_its_window() -> None:
+    """The last part of each is small, and the parts before have come to be consumed before it is whole."""
+    window, size = 1 << 20, 100_000
+    keeper = LinkKeeper([DaemonAddress("one")], "alice", True, window)
+    link, wire = open_link(keeper)
+    prices = keeper.session.open("prices", JoinRequest(GroupConfig(shared=True)))
+    view = view_of("prices", ALICE, BOB)
+    sent = feed(link, wire, view, 0, window)
+    assert taken(prices) == [view]
+    for number in range(100):
+        event = Batch(b"", "prices", view.id, str(BOB), number, 1, number, AGREED, [bytes(size)], 0)
+        sent = feed(link, wire, event, sent, window)
+    assert window <= sent <= window + 2 * size
+    assert len(taken(prices)) == sent // size
+    keeper.came()
+    assert consumed(wire) == sent
+    link.connection_lost(None)
+
+
+@within(10)
+async def test_a_client_that_is_closed_is_out_when_its_daemon_has_what_was_sent() -> None:
+    """Also to groups that it is not in: no leave of those waits for it."""
+    keeper = LinkKeeper([DaemonAddress("one")], "alice", True, 1 << 20)
+    link, wire = open_link(keeper, WELCOME._replace(credit=0))
+    base = keeper.session.attach("sites", JoinRequest(GroupConfig(shared=True)))
+    base.send_to(b"tea", AGREED, 0, ["prices"])
+    base.leave()
+    keeper.came()
+    assert base.gone is None
+    link.data_received(encode_credit(Credit(1 << 20, WELCOME.next_number)))
+    assert base.gone == Left(True, False, "left")
+    assert wire.written[-1][0] == FrameKind.SEND
     link.connection_lost(None)

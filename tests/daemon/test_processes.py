@@ -230,6 +230,12 @@ def test_a_configuration_is_checked_and_errors_say_what_to_do(
         (str(file), "--orderer", "token"): "leave out the one or the other",
         ("--peers", "127.0.0.1:1"): "--orderer token",
         ("--port", "x"): "--port: a whole number",
+        ("--name", "a@b"): "no name of a daemon",
+        ("--orderer", "token", "--name", "a/b"): "no slash",
+        ("--orderer", "token", "--host", "300.1.1.1"): "no IPv4 address",
+        ("--orderer", "token", "--host", "192.0.2.1"): "--insecure",
+        ("--orderer", "token", "--peers", "x:y"): "x:y",
+        ("--orderer", "token", "--underlay", "x" * 300): "1 to 255 bytes",
     }
     for words, text in wrong.items():
         assert main(["daemon", *words, "--check"]) == 2, words

@@ -11,6 +11,7 @@ from tests.daemon.spread_house import SpreadHouse
 from tests.network.quick import within
 
 from ordercast import UsageError
+from ordercast.daemon.listener import Listener
 from ordercast.daemon.spread.access import AccessList, AuthRules, parse_access
 from ordercast.daemon.spread.settings import SpreadSettings
 
@@ -210,8 +211,31 @@ async def test_a_stale_socket_is_replaced_and_one_in_use_is_not(tmp_path: Path) 
         (tmp_path / "4804").write_text("no socket")
         with pytest.raises(UsageError, match="is a file and no socket"):
             await listener.listen_unix(4804, tmp_path)
+        with pytest.raises(UsageError, match="cannot be looked at"):
+            await listener.listen_unix(4803, tmp_path / "4804")
         with pytest.raises(UsageError, match="clients of Spread cannot be taken at"):
             await listener.listen("127.0.0.1", port)
+
+
+@within(LIMIT_S)
+async def test_a_socket_of_somebody_else_that_is_gone_is_said_to_be_in_the_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in /tmp, where only its owner removes a file."""
+
+    def refuse(self: Path, missing_ok: bool = False) -> None:  # noqa: ARG001 - as `Path.unlink`
+        raise PermissionError(1, "Operation not permitted")
+
+    async with SpreadHouse() as house:
+        for path in (tmp_path / "4803", tmp_path / "ours"):
+            stale = await asyncio.get_running_loop().create_unix_server(asyncio.Protocol, str(path))
+            stale.close()  # the file stays
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, "unlink", refuse)
+            with pytest.raises(UsageError, match="cannot be removed: Operation not permitted; remove it, or choose"):
+                await house.daemon.listener.listen_unix(4803, tmp_path)
+            with pytest.raises(UsageError, match="cannot be removed: Operation not permitted; remove it, or choose"):
+                await Listener(house.daemon.hub).listen_unix(tmp_path / "ours")
 
 
 @within(LIMIT_S)

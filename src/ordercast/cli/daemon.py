@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ordercast.daemon.config import CLIENT_KEYS, NODE_KEYS, SLOW, SPREAD_KEYS, DaemonConfig, load_daemon_config
-from ordercast.daemon.daemon import OrdercastDaemon, check_daemon
+from ordercast.daemon.daemon import OrdercastDaemon, check_daemon, check_node
 from ordercast.daemon.notify import notify
 from ordercast.daemon.spread.settings import SOCKET_FOLDER, SPREAD_PORT
 from ordercast.orderers import ORDERERS
@@ -99,6 +99,7 @@ def run(args: argparse.Namespace) -> int:
         print(f"ordercast daemon: {warning}", file=sys.stderr)
     if args.check:
         check_daemon(config)
+        check_node(config)
         _show(described(config), args.json, "the configuration is right")
         return 0
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)

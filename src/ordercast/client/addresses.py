@@ -46,10 +46,19 @@ def parse_address(text: object) -> DaemonAddress:
         if kind == "tcp" and rest.startswith("//"):
             host, _, port = rest[2:].rpartition(":")
             if host and port.isdecimal() and 0 < int(port) < 1 << 16:
-                return DaemonAddress(host=host.strip("[]"), port=int(port))
+                return DaemonAddress(host=checked_host(host.strip("[]")), port=int(port))
             if rest[2:] and not host:
-                return DaemonAddress(host=rest[2:].strip("[]"), port=DAEMON_PORT)
+                return DaemonAddress(host=checked_host(rest[2:].strip("[]")), port=DAEMON_PORT)
     raise UsageError(f"a daemon is at 'unix:PATH' or at 'tcp://host:port', not at {text!r}")
+
+
+def checked_host(host: str) -> str:
+    """The name or address of a host. Raises UsageError where it can be none: to ask for it would raise anything."""
+    try:
+        host.encode("idna")
+    except UnicodeError as error:
+        raise UsageError(f"{host!r} is no name of a host: it has a part that is empty or too long") from error
+    return host
 
 
 def parse_addresses(given: str | Iterable[str] | None) -> list[DaemonAddress]:

@@ -45,6 +45,9 @@ if TYPE_CHECKING:
 MAX_CLAIMS: Final = 4_096
 """Locks that one client holds or waits for: more than that a daemon does not take."""
 
+MAX_ASKED: Final = 4_096
+"""Calls of one client whose answers are awaited: of more than that a daemon gives up the oldest."""
+
 _CALL_ERRORS: Final[dict[CallOutcome, type[OrdercastError]]] = {
     CallOutcome.NOT_MEMBER: NotMember,
     CallOutcome.FAILED: GroupFailed,
@@ -102,6 +105,8 @@ class ClientCalls:
         queue = self._session.queue
         if not queue.has_room:
             return None
+        if len(self._asked) >= MAX_ASKED:
+            raise UsageError(f"a client waits for the answers of at most {MAX_ASKED} calls: wait for some of them")
         head = CallHead(0, 0, handler, str(seat.member), NOWHERE)
         self._check_size(head, payload, "a call")
         asked = Asked(queue.end_number, handler)

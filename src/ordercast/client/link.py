@@ -119,6 +119,8 @@ class DaemonLink(asyncio.Protocol):
             self._keeper.on_opened(self, welcome)
         elif kind == FrameKind.REFUSED:
             code, text = decode_refused(body)
+            if code == Refusal.LABEL_TAKEN:
+                self._keeper.session.on_label_taken()
             kinds = {Refusal.USAGE: UsageError, Refusal.VERSION: UsageError, Refusal.LABEL_TAKEN: JoinRefused}
             self._refuse(kinds.get(code, NotMember)(text))  # type: ignore[call-overload]
         else:

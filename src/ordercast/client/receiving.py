@@ -26,14 +26,28 @@ CONSUMED_SHARE: Final = 8
 class ClientReceiving:
     """The receiving side of one client."""
 
-    __slots__ = ("_assembler", "_consumed", "_reader", "_received", "_session", "_told", "window")
+    __slots__ = (
+        "_assembler",
+        "_connection",
+        "_consumed",
+        "_held",
+        "_parts",
+        "_reader",
+        "_received",
+        "_session",
+        "_told",
+        "window",
+    )
 
     def __init__(self, session: ClientSession, window: int) -> None:
         self._session = session
         self.window = window
         self._reader = DeliveryReader()
         self._assembler = Assembler(1)
+        self._connection = 0  # counts them
         self._received = 0  # bytes of event frames, on this connection
+        self._held = 0  # those of them that wait for the application
+        self._parts = 0  # those that are part of a message whose end has not come
         self._consumed = 0
         self._told = 0
 
@@ -44,7 +58,8 @@ class ClientReceiving:
     def on_welcome(self, max_message: int) -> None:
         """Another connection. Events of the one before that the application has not taken count no more."""
         self._reader, self._assembler = DeliveryReader(), Assembler(max_message)
-        self._received = self._consumed = self._told = 0
+        self._connection += 1
+        self._received = self._held = self._parts = self._consumed = self._told = 0
 
     # Consumption.
 
@@ -52,14 +67,18 @@ class ClientReceiving:
         """What a frame of events counts as."""
         size = len(body) + PREFIX_BYTES
         self._received += size
-        return Portion(size)
+        self._held += size
+        return Portion(self._connection, size)
 
     def finish(self, portion: Portion) -> bool:
         """One seat has finished with bytes of the daemon. Whether the daemon is to be told now."""
         portion.remaining -= 1
-        if portion.remaining:
+        if portion.remaining or portion.connection != self._connection:
             return False
-        self._consumed = min(self._received, self._consumed + portion.size)
+        self._held -= portion.size
+        # Parts of a message count as consumed until it is whole: it may be larger than the window. Then they wait as it
+        # does, and what was said cannot be taken back: so much less is consumed of what follows.
+        self._consumed = max(self._consumed, self._received - self._held)
         return (self._consumed - self._told) * CONSUMED_SHARE >= self.window
 
     def pump(self, out: list[bytes]) -> None:
@@ -95,8 +114,12 @@ class ClientReceiving:
         if flags & FRAGMENTED:
             whole = self._assembler.add(0, block)
             if whole is None:
+                self._parts += portion.size
                 session.finish(portion)  # otherwise a message larger than the window would never come
                 return
+            self._held += self._parts
+            portion.size += self._parts
+            self._parts = 0
             if not flags & MULTI:
                 payloads = [whole.payload]
                 batch = Batch(b"", name, view, sender, head.first, 1, position, whole.service, payloads, whole.type)

@@ -34,9 +34,11 @@ if TYPE_CHECKING:
 class Portion:
     """Bytes that the daemon has sent, and the seats that have not finished with them."""
 
-    __slots__ = ("remaining", "size")
+    __slots__ = ("connection", "remaining", "size")
 
-    def __init__(self, size: int, remaining: int = 1) -> None:
+    def __init__(self, connection: int, size: int, remaining: int = 1) -> None:
+        """`connection`: the number of the one on which they came."""
+        self.connection = connection
         self.size = size
         self.remaining = remaining
 
@@ -166,7 +168,7 @@ class ClientSeat:
 
     @property
     def has_room(self) -> bool:
-        return self.session.queue.has_room
+        return self.session.sending.has_room
 
     def expect_room(self, is_waiting: bool) -> None:
         waiting = self.session.sending.waiting
@@ -193,7 +195,7 @@ class ClientSeat:
             and len(payload) <= session.config.max_message
             and type_.__class__ is int
             and -32768 <= type_ <= 32767
-            and queue.has_room
+            and session.sending.has_room
         ):
             number = queue.end_number
             queue.offer(payload, service, type_, self)
@@ -263,6 +265,9 @@ class ClientSeat:
         """Queue an event. Hot: once per block."""
         session = self.session
         session.turn += 1
+        if self.is_leaving and portion is not None:
+            session.finish(portion)
+            portion = None
         self._events.append((session.turn, event, portion))
         session.note(self)
 
@@ -276,6 +281,17 @@ class ClientSeat:
         """What has not been taken: the base receives everything from here on."""
         events, self._events = list(self._events), deque()
         return events
+
+    def release(self) -> None:
+        """Nobody may receive here any more. What is here can still be taken, and the daemon waits for it no longer."""
+        held = [portion for _, _, portion in self._events if portion is not None]
+        if self._taken is not None:
+            held.append(self._taken)
+            self._taken = None
+        if held:
+            self._events = deque([(turn, event, None) for turn, event, _ in self._events])
+            for portion in held:
+                self.session.finish(portion)
 
     # Calls and locks.
 
@@ -312,6 +328,7 @@ class ClientSeat:
     def leave(self, header: bytes = b"", is_ordered: bool = False) -> None:  # noqa: ARG002 - order is the daemon's
         if self.gone is None and not self.is_leaving:
             self.is_leaving = True
+            self.release()
             self.session.leave(self, header)
 
     def expel(self, member: int, why: str) -> None:  # noqa: ARG002
@@ -357,9 +374,7 @@ class ClientSeat:
         """Out for good. What was received can still be taken."""
         self.gone = left
         self.view = None
-        taken, self._taken = self._taken, None
-        if taken is not None:
-            self.session.finish(taken)
+        self.release()
         self.changed()
 
 

@@ -20,6 +20,9 @@ from ordercast.wire.frames import PREFIX_BYTES
 MAX_NAMED: Final = 1 << 16
 """Groups that a client has named in its life. At the bound a new one is refused."""
 
+MAX_WATCHES: Final = 1 << 16
+"""Confirmations that a client waits for: more than that a daemon does not take. At the bound sends wait."""
+
 FRAME_NAMES: Final = 128
 """Groups in one frame: with names of 255 bytes it stays below the bound of a frame."""
 
@@ -38,6 +41,7 @@ class ClientSending:
     """The sending side of one client, over all its connections."""
 
     __slots__ = (
+        "_confirming",
         "_credit",
         "_delivered",
         "_flushes",
@@ -69,8 +73,14 @@ class ClientSending:
         self._watches: dict[tuple[int, int], Watch] = {}
         self._flushes: dict[int, list[Watch]] = {}
         self._unasked: list[Watch] = []  # of which the daemon has not been told
+        self._confirming = 0  # of which it has, and that it has not confirmed
         self.settled: list[Watch] = []
         self.waiting: dict[ClientSeat, None] = {}  # seats whose tasks wait for room in the queue
+
+    @property
+    def has_room(self) -> bool:
+        """Whether one more message is taken, with a wait for it. Hot: once per `send`."""
+        return self.queue.has_room and self._confirming + len(self._unasked) < MAX_WATCHES
 
     @property
     def unconfirmed(self) -> int:
@@ -93,7 +103,7 @@ class ClientSending:
             watch.stop += step
         self._watches = {(watch.first, watch.stop): watch for watch in self._watches.values()}
         self._flushes = {stop + step: watches for stop, watches in self._flushes.items()}
-        self._unasked = everybody
+        self._unasked, self._confirming = everybody, 0
         self._credit, self._sent, self._largest = welcome.credit, 0, welcome.block_bytes
         self._delivered = welcome.next_number
         self._known.clear()
@@ -157,15 +167,17 @@ class ClientSending:
         if not self.queue.count and not self._flying:
             return None
         watch = Watch(stop, stop, None)
-        self._flushes.setdefault(stop, []).append(watch)
-        self._unasked.append(watch)
+        others = self._flushes.setdefault(stop, [])
+        if not others:  # one answer is for all of them
+            self._unasked.append(watch)
+        others.append(watch)
         return watch
 
     def forget(self, watch: Watch) -> None:
         """Nobody waits for it any more."""
         if self._watches.get((watch.first, watch.stop)) is watch:
             del self._watches[watch.first, watch.stop]
-        if watch in self._unasked:
+        if watch.service is not None and watch in self._unasked:  # a flush may be for others as well
             self._unasked.remove(watch)
 
     def fail(self, error: OrdercastError) -> None:
@@ -212,6 +224,7 @@ class ClientSending:
         was sent."""
         if self._unasked:
             out += [encode_watch(WatchRange(watch.first, watch.stop, watch.service)) for watch in self._unasked]
+            self._confirming += len(self._unasked)
             self._unasked.clear()
         queue, largest, has_packed = self.queue, self._largest, False
         while not queue.is_waiting:
@@ -260,6 +273,7 @@ class ClientSending:
             flying.popleft()
 
     def on_confirm(self, told: Confirmation) -> None:
+        self._confirming -= 1
         error: OrdercastError | None = None
         if told.outcome == SendOutcome.NOT_MEMBER:
             error = NotMember(told.text)

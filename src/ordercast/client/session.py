@@ -8,6 +8,7 @@ afterwards, and groups are joined again.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
@@ -48,6 +49,10 @@ WINDOW_BYTES: Final = 2 << 20
 """Bytes of events that a daemon may have on their way to a client, or in it, before the application takes some."""
 
 
+MAX_QUESTIONS: Final = 16
+"""Questions on their way: more than that a daemon does not take at a time. Further ones wait here."""
+
+
 class ClientDriver(Protocol):
     """What writes the frames of a session."""
 
@@ -64,10 +69,12 @@ class ClientDriver(Protocol):
 class DaemonQuery:
     """A question to the daemon."""
 
-    __slots__ = ("answer", "error", "id", "waiter")
+    __slots__ = ("answer", "argument", "error", "id", "waiter", "what")
 
-    def __init__(self, id_: int) -> None:
+    def __init__(self, id_: int, what: str, argument: str) -> None:
         self.id = id_
+        self.what = what
+        self.argument = argument
         self.answer = ""
         self.error: OrdercastError | None = None
         self.waiter: Any = None  # the API's: a future
@@ -79,6 +86,7 @@ class ClientSession:
     def __init__(self, label: str, driver: ClientDriver, window: int = WINDOW_BYTES) -> None:
         self._driver = driver
         self.label = label  # as asked for; the daemon's choice once it has made one
+        self._is_named = bool(label)  # by the application
         self.sending = ClientSending()
         self.receiving = ClientReceiving(self, window)
         self.calls = ClientCalls(self)
@@ -103,7 +111,8 @@ class ClientSession:
         # the API
         self._news: dict[ClientSeat, None] = {}
         self._settled: list[Waited] = []
-        self._queries: dict[int, DaemonQuery] = {}
+        self._queries: dict[int, DaemonQuery] = {}  # on their way
+        self._unasked: deque[DaemonQuery] = deque()  # behind those
         self._next_query = 1
 
     # State.
@@ -177,6 +186,12 @@ class ClientSession:
             seat.changed()
         self._driver.wake()
 
+    def on_label_taken(self) -> None:
+        """The daemon has another session of this label. Where a daemon has chosen it, as each does for its own clients,
+        the next one is asked for another."""
+        if not self._is_named:
+            self.label, self._secret = "", b""
+
     def on_lost(self, text: str, now_s: float) -> None:
         """The connection is gone. Groups will be joined again; what was on its way may have arrived or not."""
         self.waits_for = text
@@ -188,10 +203,7 @@ class ClientSession:
         self.failure = self.stalled = None
         self.sending.on_lost(text)
         self.calls.on_lost(self.queue.next_number, text)
-        for query in self._queries.values():
-            query.error = NotMember(f"the connection to the daemon was lost: {text}")
-            self._settled.append(query)
-        self._queries.clear()
+        self._end_queries(NotMember(f"the connection to the daemon was lost: {text}"))
         self._leaves.clear()
         self._depart(Left(False, True, text))
         self._end_leaving(f"left while the connection was lost: {text}")
@@ -260,16 +272,29 @@ class ClientSession:
 
     def ask(self, what: str, argument: str = "") -> DaemonQuery:
         """Ask the daemon about itself; the query comes back in `take_settled`."""
-        query = DaemonQuery(self._next_query)
+        query = DaemonQuery(self._next_query, what, argument)
         self._next_query += 1
         if self.welcome is None:
             query.error = NotMember(f"there is no connection to a daemon: {self.waits_for}")
             self._settled.append(query)
         else:
-            self._queries[query.id] = query
-            self._out.append(encode_query(Question(query.id, what, argument)))
+            self._unasked.append(query)
         self._driver.wake()
         return query
+
+    def _send_queries(self) -> None:
+        """Ask what may be asked now."""
+        while self._unasked and len(self._queries) < MAX_QUESTIONS:
+            query = self._unasked.popleft()
+            self._queries[query.id] = query
+            self._out.append(encode_query(Question(query.id, query.what, query.argument)))
+
+    def _end_queries(self, error: OrdercastError) -> None:
+        for query in (*self._queries.values(), *self._unasked):
+            query.error = error
+            self._settled.append(query)
+        self._queries.clear()
+        self._unasked.clear()
 
     def finish(self, portion: Portion) -> None:
         """One seat has finished with bytes of the daemon."""
@@ -323,10 +348,7 @@ class ClientSession:
         """The client has stopped."""
         self.sending.fail(error)
         self.calls.fail(error)
-        for query in self._queries.values():
-            query.error = error
-            self._settled.append(query)
-        self._queries.clear()
+        self._end_queries(error)
 
     # What leaves.
 
@@ -336,12 +358,15 @@ class ClientSession:
             self._end_leaving("left while there was no connection")
             return []
         out = self._out
+        if self._unasked:
+            self._send_queries()
         self.calls.pump(out)
         if self.sending.pump(out):
             self._news.update(self.sending.waiting)
         self.calls.pump_released(out)
         if self._leaves:
             self._send_leaves()
+        self._end_base()
         self.receiving.pump(out)
         self._out = []
         return out
@@ -458,9 +483,9 @@ class ClientSession:
         self._end_base()
 
     def _end_base(self) -> None:
-        """The base has been left, and with it all groups."""
+        """The base has been left, and with it all groups; the daemon has what was sent before."""
         base = self.base
-        if base is not None and base.is_leaving and not self.seats:
+        if base is not None and base.is_leaving and not self.seats and not (self.is_connected and self.queue.count):
             left = Left(True, False, "left")
             base.add(left, None)
             base.end(left)
@@ -490,6 +515,7 @@ class ClientSession:
 
     def _on_confirm(self, body: bytes) -> None:
         self.sending.on_confirm(decode_confirm(body))
+        self._news.update(self.sending.waiting)  # there may be room again
 
     def _on_grant(self, body: bytes) -> None:
         self.calls.on_grant(body)

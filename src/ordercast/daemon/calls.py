@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ordercast.config import MAX_BLOCK
-from ordercast.errors import GroupFailed, LockDenied, NotMember, Unhandled, UsageError, WireError
+from ordercast.errors import GroupFailed, LockDenied, NotMember, OutcomeUnknown, Unhandled, UsageError, WireError
 from ordercast.groups.calls import Asked
 from ordercast.groups.events import Message, Request
 from ordercast.groups.locks import LockRequest
@@ -30,7 +30,8 @@ MAX_CLAIMS: Final = 4_096
 """Locks that one session holds or waits for. At the bound it is disconnected."""
 
 MAX_ASKED: Final = 4_096
-"""Calls of one session that wait for their answers. At the bound it is disconnected."""
+"""Calls of one session that wait for their answers. Beyond it the oldest ends: a client does not say of which calls it
+awaits no answer any more, and an answer may never come."""
 
 MAX_OWED: Final = 4_096
 """Answers that one session owes. Beyond it the oldest can no longer be given."""
@@ -64,7 +65,7 @@ class SessionCalls:
         self._ports: dict[Port, None] = {}  # of groups whose locks or calls it has used
         self._claims: dict[int, SessionClaim] = {}
         self._ids: dict[LockRequest, int] = {}
-        self._asked: dict[Asked, None] = {}
+        self._asked: dict[Asked, Port | None] = {}  # the oldest first; None: to a group that the session is not in
         self._owed: dict[tuple[str, int], tuple[Port, PendingReply]] = {}  # by caller and number, the oldest first
         # what has come to an end, for the adapter to take
         self.settled: list[tuple[int, LockRequest]] = []
@@ -117,9 +118,8 @@ class SessionCalls:
         """Ask the holder of a handler. False: there is no room."""
         if handler == NO_HANDLER:
             raise WireError("a call names a handler")
-        if len(self._asked) >= MAX_ASKED:
-            raise WireError(f"a client waits for at most {MAX_ASKED} answers")
         base = self._seat.base
+        port: Port | None = None
         self._check_size(CallHead(0, 0, handler, str(base.me), NOWHERE), payload)
         if self._seat.has(group):
             port = self._port(group)
@@ -129,9 +129,18 @@ class SessionCalls:
             asked = base.stream.call_outside(group, payload, service, handler, type_)
         if asked is None:
             return False
-        self._asked[asked] = None
+        self._asked[asked] = port
+        if len(self._asked) > MAX_ASKED:
+            self._give_up(next(iter(self._asked)))
         self._seat.touch(base)
         return True
+
+    def _give_up(self, asked: Asked) -> None:
+        """Wait for an answer no longer."""
+        port = self._asked.pop(asked)
+        (port.calls if port is not None else self._seat.base.stream.outside).forget(asked)
+        asked.error = OutcomeUnknown(f"{MAX_ASKED} later calls of this client have no answer either")
+        self.answered.append(asked)
 
     def owe(self, message: Message) -> None:
         """The session is told of a call, and may be the one that is to answer."""
@@ -170,7 +179,8 @@ class SessionCalls:
                 if isinstance(each, Watch):
                     watches.append(each)
                 elif isinstance(each, Asked):
-                    if self._asked.pop(each, True) is None:
+                    if each in self._asked:
+                        del self._asked[each]
                         self.answered.append(each)
                 elif each in self._ids:
                     self.settled.append((self._ids[each], each))

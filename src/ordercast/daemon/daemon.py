@@ -10,15 +10,19 @@ from contextlib import closing
 from functools import partial
 from typing import Final
 
+from ordercast.client.addresses import checked_host
 from ordercast.config import SITES_ORDERER
 from ordercast.daemon.config import DaemonConfig, lone_site
 from ordercast.daemon.hub import DaemonNode, Hub
 from ordercast.daemon.listener import Listener
 from ordercast.daemon.spread.listener import SpreadListener
 from ordercast.errors import UsageError
+from ordercast.groups.checks import check_name
 from ordercast.groups.engines import EngineFactory
-from ordercast.runtime.addresses import is_loopback
-from ordercast.runtime.node import SessionNode
+from ordercast.runtime.addresses import interface_address, is_loopback, peer_address
+from ordercast.runtime.daemon import find_place
+from ordercast.runtime.node import SessionNode, check_node_name
+from ordercast.sites import SitesConfig
 
 ATTACH_S: Final = 60.0
 """How long a daemon tries to come into its underlay."""
@@ -122,6 +126,7 @@ class OrdercastDaemon:
 def check_daemon(config: DaemonConfig) -> None:
     """Raise what stands against a daemon with this configuration, without starting it."""
     for host, _ in (*config.listen, *(config.spread.listen if config.spread is not None else ())):
+        checked_host(host)
         if host not in ("localhost", "::1") and not is_loopback(host) and not config.insecure:
             raise UsageError(
                 f"clients would be let in at {host}, which is not loopback, and nothing is encrypted or authenticated "
@@ -140,6 +145,25 @@ def check_daemon(config: DaemonConfig) -> None:
         raise UsageError(f"say which daemon of the file this one is, with --name: {names}")
 
 
+def check_node(config: DaemonConfig) -> None:
+    """Raise what stands against its node, as the start would. Names of hosts are looked up."""
+    check_name(config.underlay)
+    host = config.host
+    if config.orderer == SITES_ORDERER:
+        name, sites, site = _own_entry(config)
+        place = find_place(sites, site, name)
+        host = place.daemon.host if place is not None else host
+    elif config.name is not None:
+        check_node_name(config.name)
+    for peer in config.peers:
+        peer_address(peer)
+    if not is_loopback(interface_address(host)) and not config.insecure:
+        raise UsageError(
+            f"{host} is not loopback, and traffic is neither encrypted nor authenticated yet: give --insecure if "
+            "everybody on that network may read and send to all groups"
+        )
+
+
 MAX_PATH: Final = 107
 """What the kernel has room for."""
 
@@ -155,12 +179,7 @@ def _make_node(config: DaemonConfig, engines: EngineFactory | None, offset_ns: i
             trace=config.trace,
             clock_offset_ns=offset_ns,
         )
-    name, sites, site = config.name, config.sites, config.site
-    if sites is None:
-        name = name or f"d{os.getpid()}"
-        sites, site = lone_site(name, config.port or _free_port()), None
-    elif name is None and site is None:
-        name = sites.daemons[0].name  # the only one
+    name, sites, site = _own_entry(config)
     return SessionNode(
         name,
         site=site,
@@ -170,6 +189,17 @@ def _make_node(config: DaemonConfig, engines: EngineFactory | None, offset_ns: i
         clock_offset_ns=offset_ns,
         engines=engines,
     )
+
+
+def _own_entry(config: DaemonConfig) -> tuple[str | None, SitesConfig, str | None]:
+    """Name of the daemon, configuration of sites, and its site where that says which daemon it is."""
+    name, sites, site = config.name, config.sites, config.site
+    if sites is None:
+        name = name or f"d{os.getpid()}"
+        return name, lone_site(name, config.port or _free_port()), None
+    if name is None and site is None:
+        name = sites.daemons[0].name  # the only one
+    return name, sites, site
 
 
 def _free_port() -> int:

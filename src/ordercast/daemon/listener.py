@@ -162,7 +162,8 @@ class Listener:
         try:
             server = await loop.create_server(self._accept, host, port, backlog=BACKLOG)
         except OSError as error:
-            raise UsageError(f"no client can be waited for at {host}:{port}: {error.strerror or error}") from error
+            text = f"no client can be waited for at {host}:{port}: {error.strerror or error}"
+            raise UsageError(f"{text}; choose another address with --listen") from error
         self._servers.append(server)
         for each in server.sockets:
             address = each.getsockname()
@@ -217,7 +218,11 @@ async def _make_way(path: Path) -> None:
     try:
         _, writer = await asyncio.open_unix_connection(str(path))
     except ConnectionRefusedError:
-        path.unlink(missing_ok=True)
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            text = f"the socket {path} of a daemon that is gone cannot be removed: {error.strerror or error}"
+            raise UsageError(f"{text}; remove it, or choose another path with --unix") from error
     except OSError as error:
         raise UsageError(f"the socket {path} is there, and cannot be used: {error.strerror or error}") from error
     else:

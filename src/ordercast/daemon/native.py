@@ -73,6 +73,12 @@ MAX_HANDLES: Final = 1 << 17
 MAX_WATCHES: Final = 1 << 16
 """Confirmations that one client waits for. At the bound it is disconnected."""
 
+LATER_BYTES: Final = 1 << 20
+"""Requests of one client that wait behind what it has sent, each as its bytes and `LATER_EACH`. At the bound it is
+disconnected."""
+
+LATER_EACH: Final = 64
+
 MAX_QUESTIONS: Final = 16
 """Questions of one client that have no answer yet. At the bound it is disconnected."""
 
@@ -106,6 +112,14 @@ class OpenedMessage(NamedTuple):
     service: Service
     type: int
     priority: int
+
+
+class Waiting(NamedTuple):
+    """A frame of the client whose turn has not come."""
+
+    kind: int
+    body: bytes
+    head: Head | None  # of a block
 
 
 class NativeHouse(Protocol):
@@ -143,6 +157,7 @@ class NativeConnection:
         "_handles",
         "_hello",
         "_house",
+        "_later_bytes",
         "_opened",
         "_out",
         "_pong",
@@ -173,9 +188,11 @@ class NativeConnection:
         self._out: list[bytes] = []  # frames of this turn
         # from the client
         self._handles: dict[int, str] = {}  # groups that it has named
-        self._backlog: deque[tuple[bytes, Head]] = deque()  # blocks that the queue has no room for; credit bounds them
+        # Blocks that the queue has no room for, and requests behind them. Credit and LATER_BYTES bound them.
+        self._backlog: deque[Waiting] = deque()
+        self._later_bytes = 0  # of requests in it
         self._opened: deque[OpenedMessage] = deque()  # messages of one block that was opened
-        self._waiting_bytes = 0  # of both
+        self._waiting_bytes = 0  # of all messages that wait
         self._assembler: Assembler | None = None  # one large message
         self._received = 0  # bytes of SEND frames
         self._granted = 0
@@ -240,6 +257,8 @@ class NativeConnection:
         except OrdercastError as error:
             self._break(error)
             return
+        if self._has_ended:  # by a BYE that has waited
+            return
         for watch in self.seat.take_settled():
             self._confirm(watch)
         if self.seat.uses_calls:
@@ -276,7 +295,17 @@ class NativeConnection:
         handler = _HANDLERS.get(kind)
         if handler is None:
             raise WireError(f"no client sends frames of kind {kind} here")
-        handler(self, self.seat, body)
+        if kind in _ORDERED and (self._backlog or self._opened):
+            self._wait(kind, body)
+        else:
+            handler(self, self.seat, body)
+
+    def _wait(self, kind: int, body: bytes) -> None:
+        """A request stays behind the messages that the client has sent before."""
+        self._later_bytes += len(body) + LATER_EACH
+        if self._later_bytes > LATER_BYTES:
+            raise WireError(f"requests of more than {LATER_BYTES} bytes wait behind messages that were sent before")
+        self._backlog.append(Waiting(kind, body, None))
 
     def _greet(self, hello: ClientHello) -> None:
         """Open the session. A label that is just being left is waited for."""
@@ -360,7 +389,6 @@ class NativeConnection:
 
     def _on_leave(self, seat: SessionSeat, body: bytes) -> None:
         leaves: LeaveHandles = decode_leave(body)
-        self._offer_backlog()
         for handle in leaves.handles:
             name = self._group(handle)
             if seat.has(name):
@@ -424,13 +452,14 @@ class NativeConnection:
         head = head_of(block)
         if head.flags & (CHANGE | ROSTER) or (head.flags & CALLED and self._greeting.version < CALLS_VERSION):
             raise WireError("a client sends messages and fragments only")
-        self._backlog.append((block, head))
+        self._backlog.append(Waiting(FrameKind.SEND, block, head))
         self._waiting_bytes += len(block)
         if len(self._backlog) == 1:
             self._offer_backlog()
 
     def _offer_backlog(self) -> None:
-        """Give the seat what it has room for, in order. While the underlay has failed everything waits."""
+        """Give the seat what it has room for, and carry out what came behind, in order. While the underlay has failed
+        everything waits."""
         seat, backlog = self.seat, self._backlog
         if seat is None:
             return
@@ -444,10 +473,17 @@ class NativeConnection:
                     self._opened.popleft()
                 if not backlog:
                     return
-                block, head = backlog[0]
-                if not self._offer(seat, block, head):
+                kind, body, head = backlog[0]
+                if head is None:
+                    backlog.popleft()
+                    self._later_bytes -= len(body) + LATER_EACH
+                    _HANDLERS[kind](self, seat, body)
+                    if self.is_over:
+                        return
+                    continue
+                if not self._offer(seat, body, head):
                     return
-                self._waiting_bytes -= len(block)
+                self._waiting_bytes -= len(body)
                 backlog.popleft()
         except GroupFailed:
             return
@@ -580,6 +616,9 @@ class NativeConnection:
             self.seat.close(why, text)
         self._sink.close()
 
+
+_ORDERED: Final = frozenset((FrameKind.JOIN, FrameKind.LEAVE, FrameKind.LOCK, FrameKind.UNLOCK, FrameKind.BYE))
+"""Requests that are carried out behind the messages that were sent before them."""
 
 _HANDLERS: Final[dict[int, Callable[[NativeConnection, SessionSeat, bytes], None]]] = {
     FrameKind.JOIN: NativeConnection._on_join,

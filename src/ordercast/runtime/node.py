@@ -120,7 +120,7 @@ class Node(NodeBase):
                 "if everybody on that network may read and send to the groups"
             )
         asked, name = name, _default_name() if name is None else name
-        _check_name(name)
+        check_node_name(name)
         numbers = {"port": port, "life": life or 0, "clock_offset_ns": clock_offset_ns, "datagram": datagram or 0}
         for word, value in numbers.items():
             check_number(word, value)
@@ -273,7 +273,8 @@ def _decide_multicast(wanted: bool | None, interface: str, has_peers: bool) -> b
     return True
 
 
-def _check_name(name: object) -> None:
+def check_node_name(name: object) -> None:
+    """Raise UsageError where no node can be called so."""
     if not isinstance(name, str) or not name or "/" in name:
         raise UsageError(f"a node's name has at least one character and no slash, got {name!r}")
     try:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from ordercast.client.half_open import end_when_alone
 from ordercast.daemon.seat import Seats
 from ordercast.daemon.spread.desk import SpreadDesk
 from ordercast.daemon.spread.membership import MemberOrder
@@ -42,13 +43,12 @@ class SpreadListener:
                 self._connect, host, port, backlog=BACKLOG, reuse_address=True
             )
         except OSError as error:
-            raise UsageError(
-                f"clients of Spread cannot be taken at {host}:{port}: {error.strerror or error}"
-            ) from error
+            text = f"clients of Spread cannot be taken at {host}:{port}: {error.strerror or error}"
+            raise UsageError(f"{text}; choose another address with --spread") from error
         self._servers.append(server)
         for each in server.sockets:
             # Connections have the options of the socket that accepts them.
-            each.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            end_when_alone(each, may_stand=True)
             each.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BYTES)
             each.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SOCKET_BYTES)
 
@@ -94,12 +94,20 @@ def _remove_stale(path: Path) -> None:
             raise UsageError(f"{path} is a file and no socket: remove it, or choose another folder or port")
     except FileNotFoundError:
         return
+    except OSError as error:
+        raise UsageError(
+            f"{path} cannot be looked at: {error.strerror or error}; choose another folder with --spread-dir"
+        ) from error
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(1.0)
         try:
             probe.connect(str(path))
         except (ConnectionRefusedError, FileNotFoundError):
-            path.unlink(missing_ok=True)
+            try:
+                path.unlink(missing_ok=True)
+            except OSError as error:
+                text = f"the socket {path} of a daemon that is gone cannot be removed: {error.strerror or error}"
+                raise UsageError(f"{text}; remove it, or choose another folder with --spread-dir") from error
             return
         except OSError as error:
             raise UsageError(f"{path} cannot be used: {error.strerror or error}") from error
