@@ -7,13 +7,25 @@ from itertools import pairwise
 import pytest
 from tests.paper.spread import TIMING, Hops, Wires, packet
 
-from ordercast.config import MAX_BLOCK, MS, SECOND
+from ordercast.config import MAX_BLOCK, MIN_DATAGRAM, MS, SECOND
 from ordercast.engine import NEVER
 from ordercast.errors import UsageError
 from ordercast.orderers.sites.hop import LINE_BYTES, MAX_QUEUED, HopFailure, HopLink, HopTerms
+from ordercast.orderers.sites.horizon import window_of
+from ordercast.orderers.sites.ring import MAX_FOREIGN
 from ordercast.wire.header import Kind
 from ordercast.wire.segments import Datagram
-from ordercast.wire.sites import LINK, MAX_LINK_SEQ, SITE_SHIFT, HopAck, LinkPacket, SiteUpdate, encode_update
+from ordercast.wire.sites import (
+    LINK,
+    MAX_LINK_SEQ,
+    PACKET_OVERHEAD,
+    SITE_SHIFT,
+    STAMP_BYTES,
+    HopAck,
+    LinkPacket,
+    SiteUpdate,
+    encode_update,
+)
 
 FAST = HopTerms(bytes_per_s=1_000_000_000, burst_bytes=10_000_000)
 START_NS = SECOND
@@ -428,10 +440,24 @@ def test_what_the_other_end_cannot_have_said_is_counted_and_dropped() -> None:
 def test_a_link_with_more_packets_than_it_may_hold_is_dead() -> None:
     """Section 3.2: otherwise, the system will be forced to block eventually due to buffering."""
     end = link(HopTerms(window=1))
-    for number in range(MAX_QUEUED + 2):
-        end.queue(packet(number, b"x"))
+    one = packet(1, b"x")
+    for _ in range(MAX_QUEUED + 2):
+        end.queue(one)
     assert end.failure is HopFailure.OVERRUN
     assert end.waiting == MAX_QUEUED
+
+
+def test_a_slow_link_that_all_sources_send_to_is_not_dead() -> None:
+    """Each of them may have a window of blocks under way, of the smallest segments. A site that forwards has no say in
+    that, and a view without the slow site would merge with it again at once."""
+    slow, one = link(HopTerms(window=1)), packet(1, b"x")
+    segments = -(-(MAX_BLOCK + STAMP_BYTES) // (MIN_DATAGRAM - PACKET_OVERHEAD))
+    for sites in (2, 64):
+        assert window_of(sites) * sites * segments <= MAX_QUEUED
+        assert window_of(sites) * sites * segments <= MAX_FOREIGN
+    for _ in range(100_000):  # 20 daemons with 4 MiB each, in datagrams of a LAN: more than there was room for
+        slow.queue(one)
+    assert not slow.is_dead
 
 
 def test_more_gaps_than_one_nack_names_are_asked_for_a_little_later() -> None:

@@ -42,7 +42,8 @@ from ordercast.parts.bucket import Bucket
 from ordercast.parts.gaps import Gaps
 from ordercast.parts.priorities import PriorityQueues
 from ordercast.parts.rtt import RoundTrip
-from ordercast.wire.header import Kind
+from ordercast.wire.cuts import CUT_ENTRIES
+from ordercast.wire.header import MAX_SEGMENTS, Kind
 from ordercast.wire.sites import (
     MAX_RANGE,
     MAX_RANGES,
@@ -56,7 +57,9 @@ from ordercast.wire.sites import (
 )
 
 MAX_WINDOW: Final = MAX_RANGE  # packets that one end of a link may ever have out
-MAX_QUEUED: Final = 65_536  # packets that wait for a link; one more, and the link counts as dead
+MAX_QUEUED: Final = CUT_ENTRIES * MAX_SEGMENTS
+"""Packets that wait for a link; one more, and the link counts as dead. The windows of all sources have no more blocks:
+a slow link does not get there, however many send to it."""
 MAX_ASKED: Final = 1_024  # packets that are asked for at a time, the oldest first
 LINE_BYTES: Final = 28  # of IP and UDP: what a datagram is on the line beyond its own bytes
 MAX_ECHO_NS: Final = 60 * SECOND  # a longer round trip is no round trip
@@ -385,7 +388,7 @@ class HopLink:
 
     @property
     def waiting(self) -> int:
-        """Packets that wait to be sent; the owner keeps them below MAX_QUEUED by its bound on what is unstable."""
+        """Packets that wait to be sent; what is unstable keeps them below MAX_QUEUED."""
         return self._sender.waiting
 
     @property

@@ -33,7 +33,8 @@ from ordercast.orderers.sites.packets import RingPackets
 from ordercast.orderers.sites.passing import ALL, RingControl, TokenWatch
 from ordercast.orderers.sites.urgency import SiteCredit, Urgency
 from ordercast.parts.priorities import PriorityQueues
-from ordercast.wire.header import Kind
+from ordercast.wire.cuts import CUT_ENTRIES
+from ordercast.wire.header import MAX_SEGMENTS, Kind
 from ordercast.wire.sites import (
     MAX_RANGE,
     MAX_RANGES,
@@ -48,7 +49,9 @@ from ordercast.wire.sites import (
 )
 
 MAX_ROTATIONS: Final = 8  # full rotations of packets that are kept: two until all are known to have them, and losses
-MAX_FOREIGN: Final = 65_536  # packets of other sites that wait for the token; one more, and the ring counts as overrun
+MAX_FOREIGN: Final = CUT_ENTRIES * MAX_SEGMENTS
+"""Packets of other sites that wait for the token; one more, and the ring counts as overrun. The windows of all sources
+have no more blocks."""
 NOBODY: Final = 0  # as a modifier; as the daemon where the token rests
 
 _OWN: Final = 0  # levels of what waits: what comes from other sites is under way already
