@@ -10,7 +10,7 @@ from tests.daemon.houses import DaemonHouse
 from tests.network.quick import within
 
 from ordercast import SAFE, Batch, Group, JoinRefused, Left, Message, UsageError, View, connect
-from ordercast.client.session import MAX_QUESTIONS
+from ordercast.client.queries import MAX_QUESTIONS
 from ordercast.config import SECOND
 from ordercast.daemon.config import DaemonConfig
 from ordercast.daemon.daemon import OrdercastDaemon

@@ -219,7 +219,7 @@ async def test_what_comes_behind_more_than_the_queue_takes_stays_behind_it(tmp_p
 
 @within(20)
 async def test_requests_that_wait_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ordercast.daemon.native.LATER_BYTES", 1_000)
+    monkeypatch.setattr("ordercast.daemon.backlog.LATER_BYTES", 1_000)
     async with DaemonHouse(tmp_path) as house:
         raw = await RawClient.greeted(house)
         blocks = [encode_send(pack_run(MANY * at, AGREED, [b""] * MANY, 1)) for at in range(4)]

@@ -189,14 +189,14 @@ DAEMON_BUGS: Final[tuple[Bug, ...]] = (
     _bug(
         "consumption counts on over connections",
         "ClientReceiving.on_welcome",
-        "self._received = self._consumed = self._told = 0",
-        "self._received = 0",
+        "self._received = self._held = self._parts = self._consumed = self._told = 0",
+        "self._received = self._held = self._parts = self._told = 0",
         "The client says that it has consumed what was never sent to it.",
     ),
     _bug(
         "a client never says what it has consumed",
         "ClientReceiving.finish",
-        "self._consumed = min(self._received, self._consumed + portion.size)",
+        "self._consumed = max(self._consumed, self._received - self._held)",
         "",
         "The daemon sends nothing any more when the window is full.",
     ),

@@ -8,13 +8,13 @@ afterwards, and groups are joined again.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from ordercast.api.seat import BaseSeat, JoinRequest, Seat, Waited
 from ordercast.api.stats import all_node_stats
 from ordercast.client.calling import ClientCalls
+from ordercast.client.queries import ClientQueries, DaemonQuery
 from ordercast.client.receiving import ClientReceiving
 from ordercast.client.seats import ClientBase, ClientSeat, Portion
 from ordercast.client.sending import FRAME_NAMES, ClientSending
@@ -28,7 +28,7 @@ from ordercast.groups.queue import SendQueue
 from ordercast.groups.status import Resumed, Stalled
 from ordercast.service import AGREED, RESILIENT, Service
 from ordercast.view import Address, Member, View
-from ordercast.wire.client_frames import ClientHello, Question, encode_hello, encode_join, encode_leave, encode_query
+from ordercast.wire.client_frames import ClientHello, encode_hello, encode_join, encode_leave
 from ordercast.wire.daemon_frames import (
     ViewReader,
     Welcome,
@@ -49,10 +49,6 @@ WINDOW_BYTES: Final = 2 << 20
 """Bytes of events that a daemon may have on their way to a client, or in it, before the application takes some."""
 
 
-MAX_QUESTIONS: Final = 16
-"""Questions on their way: more than that a daemon does not take at a time. Further ones wait here."""
-
-
 class ClientDriver(Protocol):
     """What writes the frames of a session."""
 
@@ -64,20 +60,6 @@ class ClientDriver(Protocol):
 
     def now_s(self) -> float:
         """As `time.monotonic()` has it."""
-
-
-class DaemonQuery:
-    """A question to the daemon."""
-
-    __slots__ = ("answer", "argument", "error", "id", "waiter", "what")
-
-    def __init__(self, id_: int, what: str, argument: str) -> None:
-        self.id = id_
-        self.what = what
-        self.argument = argument
-        self.answer = ""
-        self.error: OrdercastError | None = None
-        self.waiter: Any = None  # the API's: a future
 
 
 class ClientSession:
@@ -110,10 +92,7 @@ class ClientSession:
         self.turn = 0  # rises from event to event
         # the API
         self._news: dict[ClientSeat, None] = {}
-        self._settled: list[Waited] = []
-        self._queries: dict[int, DaemonQuery] = {}  # on their way
-        self._unasked: deque[DaemonQuery] = deque()  # behind those
-        self._next_query = 1
+        self._queries = ClientQueries()
 
     # State.
 
@@ -203,7 +182,7 @@ class ClientSession:
         self.failure = self.stalled = None
         self.sending.on_lost(text)
         self.calls.on_lost(self.queue.next_number, text)
-        self._end_queries(NotMember(f"the connection to the daemon was lost: {text}"))
+        self._queries.fail(NotMember(f"the connection to the daemon was lost: {text}"))
         self._leaves.clear()
         self._depart(Left(False, True, text))
         self._end_leaving(f"left while the connection was lost: {text}")
@@ -272,29 +251,11 @@ class ClientSession:
 
     def ask(self, what: str, argument: str = "") -> DaemonQuery:
         """Ask the daemon about itself; the query comes back in `take_settled`."""
-        query = DaemonQuery(self._next_query, what, argument)
-        self._next_query += 1
+        query = self._queries.ask(what, argument)
         if self.welcome is None:
-            query.error = NotMember(f"there is no connection to a daemon: {self.waits_for}")
-            self._settled.append(query)
-        else:
-            self._unasked.append(query)
+            self._queries.fail(NotMember(f"there is no connection to a daemon: {self.waits_for}"))
         self._driver.wake()
         return query
-
-    def _send_queries(self) -> None:
-        """Ask what may be asked now."""
-        while self._unasked and len(self._queries) < MAX_QUESTIONS:
-            query = self._unasked.popleft()
-            self._queries[query.id] = query
-            self._out.append(encode_query(Question(query.id, query.what, query.argument)))
-
-    def _end_queries(self, error: OrdercastError) -> None:
-        for query in (*self._queries.values(), *self._unasked):
-            query.error = error
-            self._settled.append(query)
-        self._queries.clear()
-        self._unasked.clear()
 
     def finish(self, portion: Portion) -> None:
         """One seat has finished with bytes of the daemon."""
@@ -320,8 +281,8 @@ class ClientSession:
         return list(news)
 
     def take_settled(self) -> Sequence[Waited]:
-        settled: list[Waited] = [*self._settled, *self.sending.settled, *self.calls.settled]
-        self._settled.clear()
+        settled: list[Waited] = [*self._queries.settled, *self.sending.settled, *self.calls.settled]
+        self._queries.settled.clear()
         self.sending.settled.clear()
         self.calls.settled.clear()
         return settled
@@ -348,7 +309,7 @@ class ClientSession:
         """The client has stopped."""
         self.sending.fail(error)
         self.calls.fail(error)
-        self._end_queries(error)
+        self._queries.fail(error)
 
     # What leaves.
 
@@ -358,8 +319,7 @@ class ClientSession:
             self._end_leaving("left while there was no connection")
             return []
         out = self._out
-        if self._unasked:
-            self._send_queries()
+        self._queries.pump(out)
         self.calls.pump(out)
         if self.sending.pump(out):
             self._news.update(self.sending.waiting)
@@ -524,11 +484,7 @@ class ClientSession:
         self.calls.on_answered(body)
 
     def _on_answer(self, body: bytes) -> None:
-        reply = decode_answer(body)
-        query = self._queries.pop(reply.id, None)
-        if query is not None:
-            query.answer = reply.text
-            self._settled.append(query)
+        self._queries.on_answer(decode_answer(body))
 
     def _places(self) -> list[ClientSeat]:
         return [*self.seats.values(), *([self.base] if self.base is not None else [])]

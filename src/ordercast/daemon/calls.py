@@ -138,7 +138,9 @@ class SessionCalls:
     def _give_up(self, asked: Asked) -> None:
         """Wait for an answer no longer."""
         port = self._asked.pop(asked)
-        (port.calls if port is not None else self._seat.base.stream.outside).forget(asked)
+        calls = port.calls if port is not None else self._seat.base.stream.outside
+        if calls is not None:
+            calls.forget(asked)
         asked.error = OutcomeUnknown(f"{MAX_ASKED} later calls of this client have no answer either")
         self.answered.append(asked)
 

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from ordercast.config import MAX_BLOCK
+from ordercast.daemon.backlog import Backlog, OpenedMessage
 from ordercast.daemon.calls import TooLate, settled_frames
 from ordercast.daemon.encoding import CALLS_VERSION, EventEncoder
 from ordercast.daemon.seat import Seats, SessionSeat
 from ordercast.errors import GroupFailed, NotMember, OrdercastError, UsageError, WireError
 from ordercast.groups.events import CallBatch
 from ordercast.groups.watches import Watch
-from ordercast.service import RESILIENT_RANK, Service
+from ordercast.service import RESILIENT_RANK
 from ordercast.wire.block import (
     CALLED,
     CHANGE,
@@ -73,12 +74,6 @@ MAX_HANDLES: Final = 1 << 17
 MAX_WATCHES: Final = 1 << 16
 """Confirmations that one client waits for. At the bound it is disconnected."""
 
-LATER_BYTES: Final = 1 << 20
-"""Requests of one client that wait behind what it has sent, each as its bytes and `LATER_EACH`. At the bound it is
-disconnected."""
-
-LATER_EACH: Final = 64
-
 MAX_QUESTIONS: Final = 16
 """Questions of one client that have no answer yet. At the bound it is disconnected."""
 
@@ -102,24 +97,6 @@ class ByteSink(Protocol):
 
     def close(self) -> None:
         """After what was sent."""
-
-
-class OpenedMessage(NamedTuple):
-    """A message of a block that had to be opened, on its way to the seat."""
-
-    payload: bytes
-    groups: Sequence[str]
-    service: Service
-    type: int
-    priority: int
-
-
-class Waiting(NamedTuple):
-    """A frame of the client whose turn has not come."""
-
-    kind: int
-    body: bytes
-    head: Head | None  # of a block
 
 
 class NativeHouse(Protocol):
@@ -157,15 +134,12 @@ class NativeConnection:
         "_handles",
         "_hello",
         "_house",
-        "_later_bytes",
-        "_opened",
         "_out",
         "_pong",
         "_questions",
         "_received",
         "_sent",
         "_sink",
-        "_waiting_bytes",
         "_watched",
         "_watches",
         "is_over",
@@ -188,11 +162,7 @@ class NativeConnection:
         self._out: list[bytes] = []  # frames of this turn
         # from the client
         self._handles: dict[int, str] = {}  # groups that it has named
-        # Blocks that the queue has no room for, and requests behind them. Credit and LATER_BYTES bound them.
-        self._backlog: deque[Waiting] = deque()
-        self._later_bytes = 0  # of requests in it
-        self._opened: deque[OpenedMessage] = deque()  # messages of one block that was opened
-        self._waiting_bytes = 0  # of all messages that wait
+        self._backlog = Backlog()
         self._assembler: Assembler | None = None  # one large message
         self._received = 0  # bytes of SEND frames
         self._granted = 0
@@ -295,17 +265,10 @@ class NativeConnection:
         handler = _HANDLERS.get(kind)
         if handler is None:
             raise WireError(f"no client sends frames of kind {kind} here")
-        if kind in _ORDERED and (self._backlog or self._opened):
-            self._wait(kind, body)
+        if kind in _ORDERED and self._backlog:
+            self._backlog.add_request(kind, body)
         else:
             handler(self, self.seat, body)
-
-    def _wait(self, kind: int, body: bytes) -> None:
-        """A request stays behind the messages that the client has sent before."""
-        self._later_bytes += len(body) + LATER_EACH
-        if self._later_bytes > LATER_BYTES:
-            raise WireError(f"requests of more than {LATER_BYTES} bytes wait behind messages that were sent before")
-        self._backlog.append(Waiting(kind, body, None))
 
     def _greet(self, hello: ClientHello) -> None:
         """Open the session. A label that is just being left is waited for."""
@@ -452,9 +415,8 @@ class NativeConnection:
         head = head_of(block)
         if head.flags & (CHANGE | ROSTER) or (head.flags & CALLED and self._greeting.version < CALLS_VERSION):
             raise WireError("a client sends messages and fragments only")
-        self._backlog.append(Waiting(FrameKind.SEND, block, head))
-        self._waiting_bytes += len(block)
-        if len(self._backlog) == 1:
+        self._backlog.add_block(block, head)
+        if len(self._backlog.frames) == 1:
             self._offer_backlog()
 
     def _offer_backlog(self) -> None:
@@ -465,26 +427,23 @@ class NativeConnection:
             return
         try:
             while True:
-                while self._opened:
-                    message = self._opened[0]
+                while backlog.opened:
+                    message = backlog.opened[0]
                     if seat.send(message.payload, message.groups, message.service, message.type, message.priority) < 0:
                         return
-                    self._waiting_bytes -= len(message.payload)
-                    self._opened.popleft()
-                if not backlog:
+                    backlog.drop_opened()
+                if not backlog.frames:
                     return
-                kind, body, head = backlog[0]
+                kind, body, head = backlog.frames[0]
                 if head is None:
-                    backlog.popleft()
-                    self._later_bytes -= len(body) + LATER_EACH
+                    backlog.drop_frame()
                     _HANDLERS[kind](self, seat, body)
                     if self.is_over:
                         return
                     continue
                 if not self._offer(seat, body, head):
                     return
-                self._waiting_bytes -= len(body)
-                backlog.popleft()
+                backlog.drop_frame()
         except GroupFailed:
             return
 
@@ -501,7 +460,7 @@ class NativeConnection:
             whole = self._assembler.add(0, block) if self._assembler is not None else None
             if whole is not None:
                 names = [self._group(handle) for handle in whole.targets or (whole.group,)]
-                self._open(OpenedMessage(whole.payload, names, whole.service, whole.type, priority))
+                self._backlog.add_opened(OpenedMessage(whole.payload, names, whole.service, whole.type, priority))
             return True
         if not flags & (GROUPED | MULTI):
             name = self._group(ENTRY.unpack_from(block, HEAD_BYTES)[0])
@@ -517,7 +476,7 @@ class NativeConnection:
                 if not taken:
                     return False
             for payload, name in zip(messages.payloads[taken:], each[taken:], strict=True):
-                self._open(OpenedMessage(payload, (name,), service, type_, priority))
+                self._backlog.add_opened(OpenedMessage(payload, (name,), service, type_, priority))
             return True
         handles = (messages.groups,) if isinstance(messages.groups, int) else messages.groups
         names = [self._group(handle) for handle in handles]
@@ -527,12 +486,8 @@ class NativeConnection:
             if not taken:
                 return False
         for payload in messages.payloads[taken:]:
-            self._open(OpenedMessage(payload, names, service, type_, priority))
+            self._backlog.add_opened(OpenedMessage(payload, names, service, type_, priority))
         return True
-
-    def _open(self, message: OpenedMessage) -> None:
-        self._opened.append(message)
-        self._waiting_bytes += len(message.payload)
 
     def _group(self, handle: int) -> str:
         name = self._handles.get(handle)
@@ -560,13 +515,13 @@ class NativeConnection:
         seat = self.seat
         if seat is None:
             return
-        free = seat.room - self._waiting_bytes
+        free = seat.room - self._backlog.message_bytes
         if seat.held_bytes > self._house.seats.limits.session_bytes // LAG_SHARE:
             free = 0  # who sends faster than it receives would only be disconnected for it
         total = max(self._granted, self._received + max(0, free))
         delivered = seat.delivered_number
         is_much = (total - self._granted) * CREDIT_SHARE >= self._house.seats.window_bytes
-        is_quiet = delivered > self._delivered and delivered == seat.next_number and not self._waiting_bytes
+        is_quiet = delivered > self._delivered and delivered == seat.next_number and not self._backlog.message_bytes
         if is_much or is_quiet:
             self._granted, self._delivered = total, delivered
             self._out.append(encode_credit(Credit(total, delivered)))
