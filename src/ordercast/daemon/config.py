@@ -117,6 +117,9 @@ def load_daemon_config(
             "host and peers are for daemons with another orderer, such as --orderer token; where the daemons of sites "
             "are, [[daemon]] of the file says"
         )
+    site = pick("site", node, None, _optional)
+    if site is not None and sites is None:
+        raise UsageError(f"site {site!r} says where a daemon is in a configuration of sites: give its file, or no site")
     unix = pick("unix", clients, str(default_socket()), _text)
     name = pick("name", node, None, _optional)
     if conf is None:
@@ -126,7 +129,7 @@ def load_daemon_config(
         spread = spread_of_conf(conf, name, flags, environment)
     return DaemonConfig(
         name=name,
-        site=pick("site", node, None, _optional),
+        site=site,
         orderer=orderer,
         underlay=pick("underlay", node, SITES_UNDERLAY if orderer == SITES_ORDERER else UNDERLAY, _text),
         sites=sites,
