@@ -69,11 +69,11 @@ class SpreadClient:
 
     async def _shake(self, name: bytes) -> None:
         """Section 3."""
-        self._writer.write(bytes((*VERSION, WANTS_MEMBERSHIP, len(name))) + name)
+        self._write(bytes((*VERSION, WANTS_MEMBERSHIP, len(name))) + name)
         found = await self._reader.readexactly(1)
         if found == NULL_LIST[:1]:
             await self._reader.readexactly(len(NULL_LIST) - 1)
-            self._writer.write(NULL_CHOICE)
+            self._write(NULL_CHOICE)
             found = await self._reader.readexactly(1)
         if found != ACCEPTED:
             raise NotMember(f"the daemon rejects {name.decode()!r} with {found[0] - 256}")
@@ -89,7 +89,13 @@ class SpreadClient:
     def _send(self, type_: int, group: str, body: bytes) -> None:
         me = field(self.me.encode())
         head = HEADER.pack(type_ | bits.ENDIAN, me, 1, bits.PLAIN_HINT, len(body))
-        self._writer.write(head + field(group.encode()) + body)
+        self._write(head + field(group.encode()) + body)
+
+    def _write(self, data: bytes) -> None:
+        """Raises OSError when the connection is gone. The transport of uvloop raises RuntimeError then."""
+        if self._writer.is_closing():
+            raise ConnectionResetError("the daemon has closed the connection")
+        self._writer.write(data)
 
     async def drain(self) -> None:
         """Until the daemon takes more."""

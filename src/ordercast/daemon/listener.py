@@ -79,9 +79,12 @@ class ClientSocket(asyncio.Protocol):
         if self._connection is not None:
             self._connection.receive(data)
             # A client that asks and does not receive the answers is not heard any more until it does.
-            if self._transport is not None and self.pending_bytes() > UNREAD_BYTES and not self._is_deaf:
+            transport = self._transport
+            if transport is None or transport.is_closing() or self._is_deaf:
+                return
+            if self.pending_bytes() > UNREAD_BYTES:
                 self._is_deaf = True
-                self._transport.pause_reading()
+                transport.pause_reading()
 
     def pause_writing(self) -> None:
         """`pending_bytes` tells it."""
