@@ -54,6 +54,8 @@ RETURN_GOAL_S = 5.0
 STORM_STEPS = 15
 STORM_PAUSE_S = 2.0
 """Less than it takes until a member that is silent is excluded."""
+FREEZE_S = (4.0, 8.0)
+"""More."""
 
 
 class RegionsNetwork:
@@ -131,9 +133,9 @@ async def regions_at_work(outcome: Outcome, options: RegionsOptions) -> AsyncIte
     for text in faults[:SHOWN_VIOLATIONS]:
         outcome.demand(False, text)
     put_out = [name for name, said in answers.items() if said["left"]]
-    if put_out:
+    if put_out and outcome.scenario != "storm":
         outcome.views = (outcome.views or 0) + len(put_out)
-        outcome.notes.append(f"the service has put out nodes that live: {' '.join(put_out)}")
+    outcome.notes += [f"the service has put out nodes that live: {' '.join(put_out)}"] if put_out else []
     _tell_repairs(outcome, answers, dropped)
     outcome.demand(not options.loss or dropped > 0, "nothing was dropped, so this proves nothing")
     outcome.notes.append(f"load of the machine behind: {os.getloadavg()[0]:.1f}")
@@ -282,7 +284,9 @@ class Storm:
         self.counts: Counter[str] = Counter()
 
     async def step(self) -> None:
-        does = self._rng.choice((self._kill, self._kill, self._restart, self._restart, self._pause, self._kill_replica))
+        does = self._rng.choice(
+            (self._kill, self._kill, self._restart, self._restart, self._pause, self._freeze, self._kill_replica)
+        )
         self.counts[does.__name__.strip("_")] += 1
         await does()
         await asyncio.sleep(self._rng.uniform(0.0, STORM_PAUSE_S))
@@ -313,6 +317,12 @@ class Storm:
         await self._processes.pause(
             self._rng.choice(list(self._processes.children)), self._rng.uniform(0.1, STORM_PAUSE_S)
         )
+
+    async def _freeze(self) -> None:
+        """So long that it is put out although it lives, and comes back."""
+        up = [name for name in self._mortals if name not in self._down]
+        if up:
+            await self._processes.pause(self._rng.choice(up), self._rng.uniform(*FREEZE_S))
 
     async def _kill_replica(self) -> None:
         """Whichever it is; it comes back at once."""

@@ -16,10 +16,24 @@ import sys
 import zlib
 from collections import Counter
 from collections.abc import Collection
+from contextlib import suppress
 from time import monotonic_ns
 from typing import Any, Final
 
-from ordercast import FIFO, RELIABLE, Batch, Left, Lost, Node, OrdercastError, SharedUnderlay, parse_service, run
+from ordercast import (
+    FIFO,
+    RELIABLE,
+    Batch,
+    Left,
+    Lost,
+    Node,
+    NotMember,
+    OrdercastError,
+    OutcomeUnknown,
+    SharedUnderlay,
+    parse_service,
+    run,
+)
 from ordercast.cli.children import Command, Saying
 from ordercast.cli.gms_member import addresses_of
 from ordercast.cli.mortal_regions import MortalRegions, mortal_regions
@@ -176,9 +190,10 @@ class RegionsMember:
             service = RELIABLE if turn % RELIABLE_TURNS == RELIABLE_TURNS - 1 else self._service
             at = turn % len(self._groups)
             groups = names[at : at + BULK_MESSAGES]
-            await self._regions.send_many(self._payloads(len(groups)), groups=groups, service=service)
-            for group in groups:
-                self._owe([group])
+            with suppress(NotMember):  # it was put out, and comes back
+                await self._regions.send_many(self._payloads(len(groups)), groups=groups, service=service)
+                for group in groups:
+                    self._owe([group])
             turn += 1
             await asyncio.sleep(self._pace_s)
 
@@ -187,10 +202,11 @@ class RegionsMember:
         while self._is_sending:
             groups = [self._groups[0], self._common]
             self._confirming_ns = monotonic_ns()
-            await self._regions.send(self._payloads(1)[0], groups=groups, service=FIFO, confirm=True)
+            with suppress(NotMember, OutcomeUnknown):
+                await self._regions.send(self._payloads(1)[0], groups=groups, service=FIFO, confirm=True)
+                self._owe(groups)
             self._longest_confirm_ns = self._confirm_ns
             self._confirming_ns = 0
-            self._owe(groups)
             await asyncio.sleep(self._pace_s)
 
     @property
