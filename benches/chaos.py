@@ -42,6 +42,7 @@ holder        SIGKILL of a member in the pass in which it has the token
 cachers       SIGKILL of all members of a partition but one, at once
 replica       SIGKILL of a replica that does not lead the service
 service       SIGKILL of the one that leads, and of a member, which the next one has to exclude
+outage        five nodes and a replica are cut off for ten seconds: they are put out, and come back
 storm         kills, restarts and pauses of nodes, and kills of replicas, by chance and without waiting
 
 Who was killed is started again.
@@ -89,6 +90,7 @@ from time import monotonic
 from chaos_daemons import DAEMON_SCENARIOS
 from chaos_group import FOUNDERS, Options, Outcome, at_work
 from chaos_network import Network
+from chaos_regions import CUTS as REGION_CUTS
 from chaos_regions import REGION_SCENARIOS, RegionsNetwork, RegionsOptions
 from chaos_sites import SITE_SCENARIOS, SitesOptions
 from chaos_wan import Wan
@@ -327,7 +329,7 @@ def rows_of(orderer: str, *, is_loopback: bool) -> list[str]:
     if orderer in WIDE:
         return list(WIDE[orderer])
     if orderer == REGIONS:
-        return list(REGION_SCENARIOS)
+        return [name for name in REGION_SCENARIOS if not (is_loopback and name in REGION_CUTS)]
     return [name for name in SCENARIOS if not (is_loopback and name in CUTS)]
 
 

@@ -57,6 +57,10 @@ STORM_PAUSE_S = 2.0
 FREEZE_S = (4.0, 8.0)
 """More."""
 
+OUTAGE_S = 10.0
+PUT_OUT = ("outage", "storm")
+"""Rows in which nodes are put out that live."""
+
 
 class RegionsNetwork:
     """Eighteen namespaces on a bridge, or loopback."""
@@ -75,7 +79,15 @@ class RegionsNetwork:
         self._namespaces.down()
 
     def calm(self) -> None:
+        self._namespaces.heal()
         self._namespaces.lose(0.0)
+
+    def cut(self, names: Collection[str]) -> None:
+        """These are cut off from all others."""
+        self._namespaces.cut([name for name in (*EVERYBODY, *REPLICAS) if name not in names], names)
+
+    def heal(self) -> None:
+        self._namespaces.heal()
 
     def lose(self, loss: float, processes: RegionProcesses) -> None:
         if self._namespaces.loses:
@@ -133,7 +145,7 @@ async def regions_at_work(outcome: Outcome, options: RegionsOptions) -> AsyncIte
     for text in faults[:SHOWN_VIOLATIONS]:
         outcome.demand(False, text)
     put_out = [name for name, said in answers.items() if said["left"]]
-    if put_out and outcome.scenario != "storm":
+    if put_out and outcome.scenario not in PUT_OUT:
         outcome.views = (outcome.views or 0) + len(put_out)
     outcome.notes += [f"the service has put out nodes that live: {' '.join(put_out)}"] if put_out else []
     _tell_repairs(outcome, answers, dropped)
@@ -154,10 +166,10 @@ def judge(outcome: Outcome, processes: RegionProcesses) -> None:
 
 
 def _tell_repairs(outcome: Outcome, answers: Mapping[str, Saying], dropped: int) -> None:
-    """Who has repaired, as far as those know it that live in the end."""
+    """Who has repaired, as far as those know it that live in the end, and were never put out."""
 
     def total(key: str) -> int:
-        return sum(said["counts"][key] for said in answers.values())
+        return sum(said["counts"][key] for said in answers.values() if not said["left"])
 
     asked = total("repairs") - total("sent.push") - total("sent.pulled")
     again = total("retransmissions")
@@ -235,6 +247,28 @@ async def service(outcome: Outcome, options: RegionsOptions) -> None:
         outcome.notes.append(f"{heir} led the service {monotonic() - began_s:.2f} s after {leading} was killed")
         await killing
         await _restart_replica(outcome, processes, leading)
+
+
+async def outage(outcome: Outcome, options: RegionsOptions) -> None:
+    """Three nodes of one region, two of the other and a replica are cut off: they are put out, and come back."""
+    async with regions_at_work(outcome, options) as processes:
+        leading = await processes.leading_replica()
+        lost = [*(await _ring(processes))[::4], *CREWS[SMALL][-2:]]
+        others = [name for name in EVERYBODY if name not in lost]
+        await processes.watch()
+        options.network.cut([*lost, next(name for name in REPLICAS if name != leading)])
+        began_s = monotonic()
+        answers = await processes.until(others)
+        excluded_s = monotonic() - began_s
+        outcome.stood_s = max(float(answers[name]["stood_ms"]) for name in others) / 1e3
+        if excluded_s > EXCLUDED_GOAL_S:
+            outcome.also_missed = f"excluded after more than {EXCLUDED_GOAL_S:g} s"
+        await asyncio.sleep(max(0.0, OUTAGE_S - excluded_s))
+        options.network.heal()
+        began_s = monotonic()
+        await processes.until(EVERYBODY)
+        outcome.back_s = monotonic() - began_s
+        outcome.notes.append(f"{' '.join(lost)} cut off: in no view {excluded_s:.2f} s later")
 
 
 async def _kill(
@@ -354,8 +388,11 @@ REGION_SCENARIOS = {
     "cachers": cachers,
     "replica": replica,
     "service": service,
+    "outage": outage,
     "storm": storm,
 }
+CUTS = ("outage",)
+"""Rows that loopback does not have."""
 
 
 # Helpers

@@ -166,14 +166,14 @@ class RegionProcesses:
         return await self._nodes.ask()
 
     async def until(self, names: Collection[str]) -> dict[str, Saying]:
-        """Wait until everybody knows exactly these, in a shared group and in its own region; what they said then."""
+        """Wait until these know one another and nobody else, in a shared group and in their regions; what all said."""
 
         def knows(name: str, said: Saying) -> bool:
             near = set(names) & set(self.venue.crew_of(name))
             return set(said["members"]) == set(names) and set(said["neighbours"]) == near
 
         return await self._nodes.until(
-            lambda answers: all(knows(name, said) for name, said in answers.items()),
+            lambda answers: all(knows(name, answers[name]) for name in names),
             lambda said: f"{' '.join(said['members'])}, near {' '.join(said['neighbours'])}",
             VIEW_TIMEOUT_S,
         )
