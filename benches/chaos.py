@@ -33,6 +33,20 @@ kill          SIGKILL of a daemon that is not its site's representative: routes 
 kill-first    the same of a representative: routes stay
 pause         SIGSTOP of a daemon inside of a site, then of a representative, for a second each: no view may change
 
+`regions` has rows of its own as well: fifteen nodes in two regions, and three replicas of their membership service; in
+each row every datagram is lost with a probability of 5 % (`chaos_regions.py`).
+
+losses        nothing else: most repairs are the receivers'
+leader        SIGKILL of the leader of a region, which starts its tokens
+holder        SIGKILL of a member in the pass in which it has the token
+cachers       SIGKILL of all members of a partition but one, at once
+replica       SIGKILL of a replica that does not lead the service
+service       SIGKILL of the one that leads, and of a member, which the next one has to exclude
+outage        five nodes and a replica are cut off for ten seconds: they are put out, and come back
+storm         kills, restarts and pauses of nodes, and kills of replicas, by chance and without waiting
+
+Who was killed is started again.
+
 `daemons` is no orderer, but three daemons of `sites` with thirty clients, native ones and those of Spread
 (`chaos_daemons.py`). It is not among `all`.
 
@@ -76,6 +90,8 @@ from time import monotonic
 from chaos_daemons import DAEMON_SCENARIOS
 from chaos_group import FOUNDERS, Options, Outcome, at_work
 from chaos_network import Network
+from chaos_regions import CUTS as REGION_CUTS
+from chaos_regions import REGION_SCENARIOS, RegionsNetwork, RegionsOptions
 from chaos_sites import SITE_SCENARIOS, SitesOptions
 from chaos_wan import Wan
 
@@ -85,10 +101,11 @@ from ordercast.cli.processes import NAMES
 from ordercast.cli.progress import table
 from ordercast.config import Timing
 
-ORDERERS = ("token", "sequencer", "timestamp", "sites")
+ORDERERS = ("token", "sequencer", "timestamp", "sites", "regions")
 DAEMONS = "daemons"
 WIDE = {"sites": SITE_SCENARIOS, DAEMONS: DAEMON_SCENARIOS}
 """What runs between sites."""
+REGIONS = "regions"
 BAD_INPUT = 2
 KILLS = 3
 PAUSE_S = 1.0
@@ -311,14 +328,18 @@ def rows_of(orderer: str, *, is_loopback: bool) -> list[str]:
     """The scenarios that an orderer has."""
     if orderer in WIDE:
         return list(WIDE[orderer])
+    if orderer == REGIONS:
+        return [name for name in REGION_SCENARIOS if not (is_loopback and name in REGION_CUTS)]
     return [name for name in SCENARIOS if not (is_loopback and name in CUTS)]
 
 
-async def play(orderer: str, name: str, options: Options, sites: SitesOptions) -> Outcome:
+async def play(orderer: str, name: str, options: Options, sites: SitesOptions, regions: RegionsOptions) -> Outcome:
     outcome = Outcome(orderer, name, held=True)
     try:
         if orderer in WIDE:
             await WIDE[orderer][name](outcome, sites)
+        elif orderer == REGIONS:
+            await REGION_SCENARIOS[name](outcome, regions)
         else:
             options.network.calm()
             await SCENARIOS[name](outcome, options)
@@ -374,8 +395,8 @@ def main() -> int:
         "--only",
         default=None,
         metavar="A,B,…",
-        help=f"of {', '.join(SCENARIOS)} (all); of sites: {', '.join(SITE_SCENARIOS)}; of daemons: "
-        f"{', '.join(DAEMON_SCENARIOS)}",
+        help=f"of {', '.join(SCENARIOS)} (all); of sites: {', '.join(SITE_SCENARIOS)}; of regions: "
+        f"{', '.join(REGION_SCENARIOS)}; of daemons: {', '.join(DAEMON_SCENARIOS)}",
     )
     parser.add_argument(
         "--loopback", action="store_true", help="all members on loopback, without root and without cuts"
@@ -397,7 +418,12 @@ def main() -> int:
         parser.error(f"there is no scenario {unknown[0]!r}{where}; choose from {', '.join(possible)}")
     wanted = [(one, name) for one, each in rows.items() for name in each if names is None or name in names]
     network, wan = Network(is_loopback=args.loopback), Wan(is_loopback=args.loopback)
-    used = [wan] if all(one in WIDE for one, _ in wanted) else [network, wan] if "sites" in rows else [network]
+    crowd = RegionsNetwork(is_loopback=args.loopback)
+    used: list[Network | Wan | RegionsNetwork] = []
+    for one, _ in wanted:
+        needed = wan if one in WIDE else crowd if one == REGIONS else network
+        if needed not in used:
+            used.append(needed)
     for reason in [each.obstacle() for each in used]:
         if reason is not None:
             print(f"chaos: {reason}", file=sys.stderr)
@@ -414,9 +440,10 @@ def main() -> int:
                 each.up()
             options = Options(args.loss, args.seconds, traces, network)
             sites = SitesOptions(args.seconds, traces, wan)
+            regions = RegionsOptions(args.loss, args.seconds, traces, crowd)
             for orderer, name in wanted:
                 print(f"--- {orderer}: {name}", file=sys.stderr, flush=True)
-                outcomes.append(asyncio.run(play(orderer, name, options, sites)))
+                outcomes.append(asyncio.run(play(orderer, name, options, sites, regions)))
             is_verified = not args.spark or verify(traces)
     except subprocess.CalledProcessError as error:
         print(f"chaos: {' '.join(error.cmd)} failed; does this kernel allow namespaces and iptables?", file=sys.stderr)

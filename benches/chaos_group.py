@@ -47,6 +47,7 @@ class Outcome:
     back_s: float | None = None  # from the moment at which members may come back until all deliver together
     back_goal_s: float = BACK_GOAL_S
     views: int | None = None  # that changed and should not have
+    also_missed: str = ""  # another goal, of some rows
     confirmed: int = 0
     broken: int = 0  # promises
     held: bool = False
@@ -59,7 +60,7 @@ class Outcome:
             return f"stood still for more than {self.goal_s:g} s"
         if self.back_s is not None and self.back_s > self.back_goal_s:
             return f"back after more than {self.back_goal_s:g} s"
-        return "views changed" if self.views else ""
+        return "views changed" if self.views else self.also_missed
 
     def demand(self, holds: bool, otherwise: str) -> None:
         """The row has failed if this does not hold."""

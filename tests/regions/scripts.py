@@ -156,6 +156,67 @@ def found_after_all() -> None:
         _end(world)
 
 
+def _lacking(world: World) -> None:
+    """The first member gets block 2 of the first view from nobody."""
+    repairs = (Kind.DATA, Kind.PUSH, Kind.PULLED)
+    world.drops = lambda datagram, source, target: (
+        datagram.kind in repairs and datagram.number == 2 and target.index == 0 and datagram.ring == 1_001
+    )
+
+
+def _received(world: World, member: int, sender: int, expected: list[int]) -> None:
+    """This member has delivered these messages of the sender, in this order."""
+    seen = world.places[member].seen.delivered.get(world.places[sender].member.id, [])
+    numbers = [number for number, _ in seen]
+    if numbers != expected:
+        raise Violation(f"fifo: member {member} has delivered {numbers} and not {expected}")
+
+
+def purged_and_waiting() -> None:
+    """A member lacks a block of the first of three views. Everybody has what was sent in the second one: it is purged,
+    and the OPEN of the third does not name it. Found by row `storm` of `chaos.py --orderer regions`."""
+    world = _world(5, 2)
+    sender = world.places[5]
+    _lacking(world)
+    world.send(sender)
+    world.send(sender)
+    world.run_for(400 * MS)
+    for leaver in (4, 3):
+        world.exclude(leaver)
+        world.run_for(400 * MS)
+        world.send(sender)
+        world.send(sender)
+        world.run_for(10 * SECOND)
+    _received(world, 0, 5, [1])
+    world.drops = lambda datagram, source, target: False
+    while len(world.places[0].seen.delivered[sender.member.id]) < 2:
+        world.run_for(MS)
+    _received(world, 0, 5, [1, 2, 3, 4, 5, 6])  # nothing else has to come first
+    _end(world)
+
+
+def back_again() -> None:
+    """A member lacks the last block of a node that is excluded, and comes back with its id: its OPEN knows nothing of
+    its former lane. Found by row `outage` of `chaos.py --orderer regions`."""
+    world = _world(4, 2)
+    _lacking(world)
+    world.send(world.places[3])
+    world.send(world.places[3])
+    world.run_for(300 * MS)
+    world.exclude(3)
+    world.run_for(5 * SECOND)
+    world.come_back(3, 1)
+    world.run_for(500 * MS)
+    world.send(world.places[3])
+    world.send(world.places[3])
+    world.run_for(2 * SECOND)
+    _received(world, 1, 3, [1, 2, 1, 2])  # the world counts anew
+    _received(world, 0, 3, [1])
+    world.drops = lambda datagram, source, target: False
+    world.run_for(10 * SECOND)
+    _received(world, 0, 3, [1, 2, 1, 2])
+
+
 SCRIPTS: Final[dict[str, Callable[[], None]]] = {
     "OPEN does not raise the cutoff": told_of_a_block,
     "blocks of a dead sender are taken from its hand": dead_hand,
@@ -164,5 +225,7 @@ SCRIPTS: Final[dict[str, Callable[[], None]]] = {
     "refusals do not end": found_after_all,
     "who has delivered a block counts as keeping it": delivered_and_kept_by_nobody,
     "the sender's GONE is not heard": delivered_and_kept_by_nobody,
+    "a block that comes in its turn does not wake views that wait for it": purged_and_waiting,
+    "a node that comes back opens its lane at once": back_again,
 }
 """By the planted bug that each of them catches."""

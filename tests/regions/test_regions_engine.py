@@ -86,6 +86,9 @@ def test_a_segment_that_some_members_lack_comes_from_others_and_not_from_the_sen
     rest(world)
     assert numbers(world, 1, 4) == [1, 2]
     assert not naks.seen
+    counts = [place.engine.counters for place in world.places]
+    assert sum(each.get("repairs", 0) for each in counts) >= 1
+    assert not any(each.get("own_repairs", 0) for each in counts)
 
 
 def test_a_block_that_a_whole_partition_lacks_is_sent_again() -> None:
@@ -97,6 +100,8 @@ def test_a_block_that_a_whole_partition_lacks_is_sent_again() -> None:
     send(world, 2, 2)
     rest(world)
     assert numbers(world, 0, 2) == [1, 2]
+    counts = world.places[2].engine.counters
+    assert counts["own_repairs"] == counts["repairs"] >= 1
 
 
 def test_the_last_block_that_nobody_has_is_sent_again() -> None:
@@ -108,7 +113,8 @@ def test_the_last_block_that_nobody_has_is_sent_again() -> None:
     world.run_for(TOKEN_NS)
     assert numbers(world, 0, 2) == []
     rest(world)
-    assert world.places[2].engine.counters["tails_repeated"] >= 1
+    counts = world.places[2].engine.counters
+    assert counts["retransmissions"] >= counts["tails_repeated"] >= 1
 
 
 def test_members_that_have_a_block_together_get_it_whole() -> None:

@@ -291,6 +291,22 @@ REGIONS_SCRIPTED: Final[tuple[Bug, ...]] = (
         "A block that nobody keeps and a living sender dropped is waited for without end.",
         0,
     ),
+    _bug(
+        "a block that comes in its turn does not wake views that wait for it",
+        "MemberDesk._take_whole",
+        "node.fifo.advance(view, record, has_passed=True)",
+        "node.fifo.advance(view, record)",
+        "A later view that is opened by its next block overtakes one that everybody has.",
+        0,
+    ),
+    _bug(
+        "a node that comes back opens its lane at once",
+        "FifoDelivery._may_open",
+        "not self._has_finished_former(view, record.sender)",
+        "False",
+        "What it had sent before it was excluded comes behind what it sends now.",
+        0,
+    ),
 )
 
 # What nothing objects to, with the reason.

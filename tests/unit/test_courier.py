@@ -8,7 +8,7 @@ from tests.unit.couriers import TIMING, Post, parcel
 from ordercast.config import MS, SECOND
 from ordercast.engine import NEVER
 from ordercast.errors import InvariantViolation, UsageError
-from ordercast.parts.courier import MAX_PEERS, MAX_WAITING, Courier, CourierFailure, CourierTerms
+from ordercast.parts.courier import DOUBT_TRIES, DOUBTS, MAX_PEERS, MAX_WAITING, Courier, CourierFailure, CourierTerms
 from ordercast.wire.courier import MAX_WINDOW, CourierAck, Parcel, ParcelPart, cut_parcel
 from ordercast.wire.header import Kind
 
@@ -104,6 +104,26 @@ def test_a_peer_that_is_silent_is_doubted_once_long_before_it_is_given_up() -> N
     assert post.doubted == [(1, 2)]
     assert [node for node, _ in post.given_up] == [1]
     assert doubted_ns < post.now_ns // 2
+
+
+def test_fewer_tries_are_enough_to_doubt_a_peer_where_round_trips_are_long() -> None:
+    """Busy processors make them long. Five tries would take 31 timeouts, and somebody who was killed would hold up its
+    region for all that time."""
+    post = Post([1, 2], jitter_ns=400 * MS, seed=1)
+    for number in range(20):
+        post.send(1, 2, parcel(number))
+        post.run()
+    post.down.add(2)
+    began_ns = post.now_ns
+    post.send(1, 2, parcel(20))
+    while not post.doubted:
+        post.now_ns = post.couriers[1].deadline_ns()
+        post.step(1)
+    tries = sum(at_ns >= began_ns for at_ns, _ in post.sent)
+    assert DOUBT_TRIES <= tries < DOUBTS
+    assert post.now_ns - began_ns >= SECOND
+    post.run()
+    assert post.doubted == [(1, 2)]
 
 
 def test_a_later_life_at_the_same_place_takes_nothing_that_was_meant_for_the_earlier() -> None:

@@ -355,6 +355,40 @@ def test_a_node_that_lacks_epochs_gets_them_again() -> None:
     assert news.epoch.is_whole
 
 
+def test_a_node_that_was_given_up_is_asked_how_far_it_is_although_it_speaks() -> None:
+    """What had been on its way to it is lost. Without the question it would hear of nothing until its next heartbeat,
+    ten seconds later: nodes that came back after a cut did not get their view."""
+    office = Office()
+    office.register(A, B)
+    for node in (A, B):
+        office.join(node, "fx")
+    office.wait(2 * VIEW_NS)
+    deaf = office.callers.pop(A.id)
+    office.join(B, "fy")  # another region: A is told, and does not hear it
+    accuse = Parcel(int(Kind.ACCUSE), 0, A.id, 0, encode_accused(Accused(C.id, 1, 1, Accusation.TOKEN)))
+    for _ in range(300):  # of 50 ms each: the desk gives up. A word of it comes before each pass
+        office.now_ns += SECOND // 20
+        deaf.courier.post(office.desk.id, accuse)
+        for part in deaf.courier.step(office.now_ns).parts:
+            office.receive(A, part_head(TAG, part) + bytes(part.parcel.body))
+        office.desk.expire(office.now_ns)
+        office.desk.finish(office.now_ns)
+        batch = office.desk.next_batch(office.now_ns) if office.desk.wants_batch else None
+        if batch is not None:
+            office.order(batch)
+        for to, buffers, _ in office.desk.out.sends:
+            datagram = b"".join(buffers)
+            if to == A.address and datagram[1] == Kind.COURIER_ACK:
+                deaf.take(office.now_ns, datagram)
+        office.exchange()
+    office.callers[A.id] = deaf
+    office.wait(3 * SECOND)
+    assert Kind.PING in office.kinds(A)
+    deaf.news.clear()
+    office.say(A, Kind.PONG, encode_standing(NodeStanding(SERVICE, 3)))
+    assert deaf.news[-1].epoch.number == office.desk.directory.epoch
+
+
 def test_a_new_leader_asks_everybody_how_far_they_are() -> None:
     office = Office()
     office.register(A)

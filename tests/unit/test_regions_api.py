@@ -681,10 +681,15 @@ def test_a_node_that_was_excluded_comes_back_with_its_groups() -> None:
     async def program(node: Simulation) -> None:
         a, b = await both_in(node, "red", "green")
         red = b.group("red")
+        shared = await b.attach("regions")
         service.exclude(service.made[1])
         seen: list[type] = []
         async for event in red:
             seen.append(type(event))
+            if isinstance(event, Left):
+                assert not shared.groups
+                with pytest.raises(NotMember, match="wait until it is"):  # it has not left
+                    await shared.send_many([b"1"], groups=["red"])
             if seen[-2:] == [Left, View]:
                 break
         await until(lambda: len(red.members) == 2 and len(a.group("red").members) == 2)

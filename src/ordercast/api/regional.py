@@ -372,9 +372,9 @@ class RegionBase(RegionSeat):
         joined = self.port.channel.joined
         for name in names:
             if not joined.is_in(name) or name in joined.leaving:
-                raise NotMember(
-                    f"this node is not in {name!r} on regions: join it, or send(payload, groups=[{name!r}])"
-                )
+                is_coming = name in joined.joining  # a node that was put out comes back by itself
+                what = "wait until it is" if is_coming else "join it"
+                raise NotMember(f"this node is not in {name!r} on regions: {what}, or send(payload, groups=[{name!r}])")
 
     def join_many(self, names: Sequence[str], header: bytes) -> RegionsUnderway:
         if header:

@@ -26,6 +26,7 @@ _GROUP: Final[dict[str, str]] = {
     "duplicates": "blocks that came more than once",
     "retransmissions": "own blocks sent again because nobody had acknowledged them",
     "repairs": "blocks or segments sent again because a member asked for them",
+    "own_repairs": "on regions: those of own blocks; receivers send most repairs there",
     "token_retries": "passes of the token that were repeated",
     "repeated_decisions": "decisions of a timestamp group that were repeated",
     "overrun_drops": "UNRELIABLE messages dropped because the application was too slow",

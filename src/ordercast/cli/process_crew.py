@@ -44,6 +44,21 @@ class ProcessCrew:
         self._fallen += fallen
         return at_ns
 
+    async def await_death(self, name: str, timeout_s: float) -> int:
+        """Of a process that was told to die by itself; when it was noticed (`monotonic_ns`)."""
+        await self.children[name].fall(timeout_s)
+        self._fallen.append(self.children.pop(name))
+        return monotonic_ns()
+
+    async def pause(self, name: str, seconds: float) -> None:
+        """SIGSTOP for a while."""
+        child = self.children[name]
+        child.signal(signal.SIGSTOP)
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            child.signal(signal.SIGCONT)
+
     async def kill(self) -> None:
         """End every process without a warning, whatever happened before."""
         await asyncio.gather(*(child.kill() for child in self.children.values()))

@@ -7,7 +7,6 @@ is a daemon with clients of its own (`daemon_member`, `client_processes`), which
 from __future__ import annotations
 
 import asyncio
-import signal
 import uuid
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -88,12 +87,7 @@ class SiteProcesses:
 
     async def pause(self, name: str, seconds: float) -> None:
         """SIGSTOP for a while."""
-        child = self.children[name]
-        child.signal(signal.SIGSTOP)
-        try:
-            await asyncio.sleep(seconds)
-        finally:
-            child.signal(signal.SIGCONT)
+        await self._crew.pause(name, seconds)
 
     async def stop(self) -> None:
         """Stop all daemons where they are: one that leaves owes nothing any more, and could not be judged."""

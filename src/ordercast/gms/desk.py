@@ -215,8 +215,12 @@ class Desk:
             self._seeking.clear()
         for node in self._mail.step(now_ns, self.out):
             self._told.pop(node, None)  # what it has is not known any more: a ping finds out
-            if self.is_leading and self.directory.node(node) is not None:
+            state = self.directory.node(node)
+            if self.is_leading and state is not None:
                 self._vigil.suspect(now_ns, node)
+                # At once: any word of it ends the suspicion, and only the answer to a ping says how far it is.
+                self._mail.post(node, state.member.address, Kind.PING, self._replica(now_ns))
+                self.deadline_ns = now_ns
         self.deadline_ns = min(self.deadline_ns, self._mail.deadline_ns())
 
     def take_news(self) -> tuple[()]:

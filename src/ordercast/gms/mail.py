@@ -113,8 +113,10 @@ class DeskMail:
         return node in self._waiting
 
     def drop(self, node: int) -> None:
-        """Nothing that waits for it is of any use."""
+        """Nothing that waits for it, or is on its way, is of any use. If it comes back, it must not be given up for
+        what it has not answered before."""
         self._waiting.pop(node, None)
+        self._courier.drop(node)
 
     def step(self, now_ns: int, out: Outbox) -> list[int]:
         """Let leave what may; the nodes that do not answer."""

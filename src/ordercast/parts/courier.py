@@ -11,7 +11,8 @@ wait several times over, and the receiver's processor would go into duplicates.
 Each peer has a window of parts that are out, round trips, and a mask of what came beyond a gap. A part is sent again
 when three later ones have come, or when its time is over. One that was sent too often makes the courier give up: what
 waits for the peer is dropped, and the owner gets a verdict. The next parcel begins a new connection. Half as many
-tries raise a doubt: the service can ask the peer itself, which costs little and saves seconds where it is dead.
+tries raise a doubt: the service can ask the peer itself, which costs little and saves seconds where it is dead. So do
+three tries in a second: where processors are busy, and round trips long, five would take six seconds.
 
 Deviations from TCP, with the reason:
 - Parcels are handed on as they come, whatever is missing before them. Each says itself what it is about, and a token
@@ -32,7 +33,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
 
-from ordercast.config import LAN_DATAGRAM, MIN_DATAGRAM, Timing
+from ordercast.config import LAN_DATAGRAM, MIN_DATAGRAM, SECOND, Timing
 from ordercast.engine import NEVER
 from ordercast.errors import UsageError
 from ordercast.parts.bucket import Bucket
@@ -45,6 +46,8 @@ MAX_WAITING: Final = 16_384  # parcels that wait for one peer
 REORDERED: Final = 3  # parts that have come after one that has not: it counts as lost
 # Tries without an answer after which the owner may ask whether the peer lives, long before the verdict.
 DOUBTS: Final = 5
+DOUBT_TRIES: Final = 3  # the same, where they have taken so long; one or two are lost now and then
+DOUBT_NS: Final = SECOND
 REPAIRS: Final = (Kind.PUSH, Kind.PULLED)
 LINE_BYTES: Final = 28  # of IP and UDP: what a datagram is on the line beyond its own bytes
 
@@ -95,12 +98,14 @@ class CourierOutput(NamedTuple):
 class _Sent:
     """A part that is out."""
 
-    __slots__ = ("parcel", "part_last", "sent_ns", "tries")
+    __slots__ = ("first_ns", "is_doubted", "parcel", "part_last", "sent_ns", "tries")
 
     def __init__(self, parcel: Parcel, part_last: tuple[int, int], now_ns: int) -> None:
         self.parcel = parcel
         self.part_last = part_last
-        self.sent_ns = now_ns
+        self.first_ns = now_ns  # when it left for the first time,
+        self.sent_ns = now_ns  # and for the last
+        self.is_doubted = False  # the owner was told that it is not answered
         self.tries = 1
 
 
@@ -217,6 +222,15 @@ class _Sender:
         first = next(iter(self.out))
         self._again[first] = None
         return self.out[first].tries
+
+    def is_doubtful(self, now_ns: int) -> bool:
+        """Whether the peer has not answered the oldest part for a while; once for each part."""
+        oldest = next(iter(self.out.values()))
+        is_long = oldest.tries >= DOUBT_TRIES and now_ns - oldest.first_ns >= DOUBT_NS
+        if oldest.is_doubted or not (is_long or oldest.tries >= DOUBTS):
+            return False
+        oldest.is_doubted = True
+        return True
 
     def give_up(self, connection: int) -> int:
         """Drop everything, and begin anew with the next parcel; how many parcels that were."""
@@ -458,7 +472,7 @@ class Courier:
                 tries = found.sender.late(now_ns)
                 if tries >= self._timing.tries:
                     self._give_up(peer, found.sender, CourierFailure.UNANSWERED)
-                elif tries == DOUBTS:
+                elif found.sender.is_doubtful(now_ns):
                     doubted.append(peer)
         parts: list[ParcelPart] = []
         self._ready_ns = NEVER

@@ -1,8 +1,8 @@
 """From blocks to deliveries: first in, first out in a lane, over views and moves (docs/design/regions.md).
 
 Block 0 of a lane, OPEN, names how much its sender sent in earlier views: who was in one of them finishes it first. An
-OPEN that is Lost waits for all earlier views of this member in which it knows of the sender. RELIABLE is delivered as
-it comes.
+OPEN that is Lost waits for all earlier views of this member in which it knows of the sender. That of a node which came
+back waits for what it had sent before it was excluded. RELIABLE is delivered as it comes.
 """
 
 from __future__ import annotations
@@ -76,9 +76,14 @@ class FifoDelivery:
         self._up = up
         self._blocked: dict[int, set[int]] = {}  # sender -> views whose OPEN waits for earlier ones
 
-    def advance(self, view: MemberView, record: SenderRecord) -> None:
-        """Deliver what has its turn, and in other views what waits for it."""
-        if self._advance(view, record) and record.sender in self._blocked:
+    def advance(self, view: MemberView, record: SenderRecord, has_passed: bool = False) -> None:
+        """Deliver what has its turn, and in other views what waits for it. `has_passed`: the owner has delivered a
+        block that came in its turn.
+
+        Views that wait must have their turn at once. OPEN names views up to the time when everybody *has* what was sent
+        in them: one that everybody has, and that waits here for an earlier view, is not named by a later one. Both go
+        on in the same moment, the earlier one first."""
+        if (self._advance(view, record) or has_passed) and record.sender in self._blocked:
             self._retry(record.sender)
 
     def retry(self) -> None:
@@ -129,9 +134,26 @@ class FifoDelivery:
     def _may_open(self, view: MemberView, record: SenderRecord) -> bool:
         if record.is_own:
             return True
+        if not self._has_finished_former(view, record.sender):
+            return False
         if 0 in record.lost or record.opening is None:
             return self._has_finished_all(view, record.sender)
         return all(self._has_finished(each.view, record.sender, each.final) for each in record.opening.earlier)
+
+    def _has_finished_former(self, view: MemberView, sender: int) -> bool:
+        """A node that was excluded and comes back has the same id, and its next OPEN knows nothing of what it had sent
+        before. Of that, as much as the members of those views find comes first."""
+        for earlier in self._views.values():
+            made = earlier.given.epoch
+            if made >= view.given.epoch or sender not in self._exclusions.as_of(view.given.epoch, made):
+                continue
+            record = earlier.records.get(sender)
+            if record is None or record.is_empty:
+                if sender not in self._exclusions.as_of(earlier.cleaner, made):
+                    return False  # others may have something of it
+            elif record.final == UNKNOWN or record.next < record.final:
+                return False
+        return True
 
     def _has_finished(self, view: int, sender: int, count: int) -> bool:
         found = self._views.get(view)

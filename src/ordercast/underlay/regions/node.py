@@ -117,7 +117,7 @@ class RegionNode:
         self.segment_bytes = config.datagram - PREFIX_BYTES - HEADER_BYTES
         burst = max(BURST_NS * terms.courier_bytes_per_s // SECOND, 2 * config.datagram)
         terms_of_courier = CourierTerms(terms.courier_bytes_per_s, burst, datagram=config.datagram)
-        self.post = Post(me.id, tag, timing, terms_of_courier, connections)
+        self.post = Post(me.id, tag, timing, terms_of_courier, connections, self.counters)
 
     def window_of(self, given: GivenView) -> LaneWindow:
         """What a lane may have under way. Only `window` looks at the receivers' buffers."""

@@ -15,16 +15,24 @@ from ordercast.wire.header import HEADER, MAGIC, Kind
 from ordercast.wire.segments import Datagram
 
 MAX_LEARNT: Final = 4_096  # addresses of peers that are in no view here; the oldest is forgotten
+REPAIRS: Final = frozenset({Kind.PUSH, Kind.PULLED})
 
 
 class Post:
-    __slots__ = ("_learnt", "_me", "_members", "_tag", "courier", "local")
+    __slots__ = ("_counters", "_learnt", "_me", "_members", "_tag", "courier", "local")
 
     def __init__(
-        self, me: int, tag: int, timing: Timing, terms: CourierTerms, connections: ConnectionNumbers | None = None
+        self,
+        me: int,
+        tag: int,
+        timing: Timing,
+        terms: CourierTerms,
+        connections: ConnectionNumbers | None = None,
+        counters: dict[str, int] | None = None,
     ) -> None:
         self._me = me
         self._tag = tag
+        self._counters = counters if counters is not None else {}
         self.courier = Courier(me, timing, terms, connections)
         self._members: dict[int, Address] = {}
         self._learnt: dict[int, Address] = {}
@@ -75,9 +83,18 @@ class Post:
             address = self.address_of(part.to)
             if address is not None:
                 out.sends.append(Send(address, (part_head(self._tag, part), part.parcel.body), 0))
+                if part.parcel.kind in REPAIRS:
+                    self.count_repairs(part.parcel.origin, 1)
         for ack in acks:
             self._send_ack(ack, out)
         return [*[each.peer for each in given_up], *doubted]
+
+    def count_repairs(self, sender: int, datagrams: int) -> None:
+        """Datagrams that bring segments of this sender to members that lack them."""
+        counters = self._counters
+        counters["repairs"] = counters.get("repairs", 0) + datagrams
+        if sender == self._me:
+            counters["own_repairs"] = counters.get("own_repairs", 0) + datagrams
 
     def _send_ack(self, ack: CourierAck, out: Outbox) -> None:
         address = self.address_of(ack.to)

@@ -131,6 +131,8 @@ class MemberDesk:
             # The usual case: it is the next one.
             node.up.deliver(view.given, record.sender, number, block)
             record.next += 1
+            node.fifo.advance(view, record, has_passed=True)
+            return
         else:
             record.waiting[number] = block
             record.waiting_bytes += len(block)

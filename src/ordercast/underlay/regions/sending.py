@@ -225,6 +225,7 @@ class LaneDesk:
         for number, block, runs in answer.blocks:
             for first, stop in runs:
                 lane.rate.take(now_ns, stop - first)
+                node.post.count_repairs(node.me.id, stop - first)
                 body = pieces(Kind.DATA, node.tag, parcel.ring, node.me.id, number, block, datagram, first, stop)
                 for address in targets:
                     out.sends.append(Send(address, *body))
@@ -275,8 +276,10 @@ class LaneDesk:
         for address in self._targets(lane.given):
             out.sends.append(Send(address, *body))
         lane.tail_ns = now_ns + TAIL_ROUNDS * node.terms.token_ns
-        lane.rate.take(now_ns, segments_of(len(block), datagram))
+        segments = segments_of(len(block), datagram)
+        lane.rate.take(now_ns, segments)
         node.tally("tails_repeated")
+        node.tally("retransmissions", segments)
 
     def _close(self, now_ns: int, lane: RegionLane) -> None:
         """CLOSE to one member after the other, beginning with the leader, until all of them have everything."""

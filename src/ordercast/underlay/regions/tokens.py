@@ -99,8 +99,11 @@ class TokenDesk:
                         # Senders wait for it: the token was faster than blocks, or something is lost.
                         view.next_start_ns = min(view.next_start_ns, now_ns + node.terms.token_ns // HURRY)
                 return
+            cleaner = view.cleaner
             token, work = view.visit(now_ns, token, starter, number, node.parts)
             self._carry_out(view, work)
+            if view.cleaner != cleaner:
+                node.fifo.retry()  # of a sender that nobody has spoken of there is nothing
             node.tidy_dead(view)
             token = token._replace(place=token.place + 1)
             after = stops[token.place].node
