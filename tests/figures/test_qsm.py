@@ -11,9 +11,10 @@ from tests.figures.measured import quick_qsm, quick_reports
 from ordercast.config import SECOND
 from ordercast.errors import UsageError
 from ordercast.figures import qsm
-from ordercast.figures.qsm import QsmPlan, keep, load, qsm_figures
-from ordercast.figures.qsm_report import qsm_report, smoothed
-from ordercast.figures.region_lab import RegionFound, RegionLab, RegionRun, measure
+from ordercast.figures.qsm import QsmFigures, QsmPlan, keep, load, qsm_figures
+from ordercast.figures.qsm_pictures import smoothed
+from ordercast.figures.qsm_report import qsm_report
+from ordercast.figures.region_lab import REPAIRS, RegionFound, RegionLab, RegionRun, measure
 from ordercast.figures.report import ClaimStatus
 
 SHORT = RegionRun(5, 10, 3, first_rate=4_000.0)
@@ -43,7 +44,7 @@ def test_the_report_says_what_was_not_measured() -> None:
     verdicts = {claim.what: claim.finding for claim in report.claims}
     assert verdicts["rate over the number of groups"] is ClaimStatus.NOT_MEASURED
     assert len(report.claims) == 13
-    assert [picture.name for picture in report.pictures] == ["qsm-scale", "qsm-recovery", "qsm-time"]
+    assert [picture.name for picture in report.pictures] == ["qsm-scale", "qsm-recovery", "qsm-overhead", "qsm-time"]
 
 
 def test_a_message_to_several_regions_is_a_datagram_for_each() -> None:
@@ -59,6 +60,26 @@ def test_underlays_of_their_own_cost_a_token_each() -> None:
     shared, own = measure(replace(QUIET, groups=8)), measure(replace(QUIET, groups=8, underlays=8))
     assert own.control["token"] >= 7 * shared.control["token"]
     assert (shared.violations, own.violations) == (0, 0)
+
+
+def test_control_is_counted_at_full_size() -> None:
+    """Figure 1: a datagram that stands for twenty counts for twenty where it carries a block, and a token for one."""
+    full = measure(replace(QUIET, stands_for=1, nodes=2, seconds=5))
+    fewer = measure(replace(QUIET, nodes=2, seconds=5))
+    assert abs(fewer.control["token"] - full.control["token"]) <= 2
+    assert fewer.control_share == pytest.approx(full.control_share, rel=0.2)
+    repaired = measure(replace(SHORT, hiccups=1.0, nodes=2, seconds=5))
+    assert repaired.control["push"] % 20 == 0
+    assert 0 < repaired.share(*REPAIRS) <= 1
+
+
+def test_a_claim_needs_its_own_runs_and_not_all_of_its_figure() -> None:
+    """Figure 1 has ours and a baseline."""
+    plan = QsmPlan(shared=(1, 2), middle=2, length=0.05)
+    ours = {plan.grouped(groups): RegionFound([100.0], [100.0], {}, 0.0) for groups in plan.shared}
+    verdicts = {claim.what: claim.finding for claim in qsm_report(QsmFigures(plan, found=ours)).claims}
+    assert verdicts["rate over the number of groups"] is ClaimStatus.REPRODUCED
+    assert verdicts["rate with a protocol for each group"] is ClaimStatus.NOT_MEASURED
 
 
 def test_groups_cost_a_region_nothing() -> None:

@@ -6,32 +6,32 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from ordercast.figures.qsm import FIRST_RATE, FIVE, LARGE, QsmFigures, QsmPlan
+from ordercast.figures.qsm import (
+    FIRST_RATE,
+    FIVE,
+    LARGE,
+    PAPER_ACKS,
+    PAPER_JGROUPS,
+    PAPER_RATES,
+    PAPER_REPAIR,
+    QsmFigures,
+    QsmPlan,
+)
+from ordercast.figures.qsm_pictures import pictures, smoothed
 from ordercast.figures.qsm_words import ABOUT, WHY
-from ordercast.figures.region_lab import COURIER_BYTES, HISTORY_BLOCKS, LONG, RegionFound, RegionRun
+from ordercast.figures.region_lab import COURIER_BYTES, HISTORY_BLOCKS, LONG, REPAIRS, RegionRun
 from ordercast.figures.report import (
     Cell,
-    Chart,
     Claim,
     ClaimStatus,
-    Curve,
-    CurveKind,
     FigureTable,
     PaperReport,
-    Picture,
     cells,
 )
 from ordercast.parts.rate import MIN_RATE
 
-PAPER_RATES: Final = {1: 9_850, 71: 6_500}  # figure 9; ours with 2 stands beside the paper's with 1
-PAPER_JGROUPS: Final = {1: 0, 2: -6, 32: -20, 256: -60}  # per cent, figure 1
-PAPER_REPAIR: Final = 2.5  # rounds, figure 19
-PAPER_ACKS: Final = {1: 1.0, 71: 3.5}  # rounds, figure 20: "slightly over 1", "up to 3.5"
 NEAR: Final = 0.1  # of the paper's number: this near is the same
 FLAT: Final = 0.03  # a rate that changes by no more than that is flat
-REPAIRS: Final = ("push", "pulled", "repair")
-
-Found = Sequence[tuple[RegionRun, RegionFound]]
 
 
 def qsm_report(found: QsmFigures) -> PaperReport:
@@ -59,55 +59,9 @@ def qsm_report(found: QsmFigures) -> PaperReport:
         about,
         tuple(_claims(found)),
         tables,
-        tuple(_pictures(found)),
+        tuple(pictures(found)),
         found.violations,
     )
-
-
-# What each figure has. -----------------------------------------------------------------------------------------------
-
-
-def _shared(found: QsmFigures) -> Found:
-    return found.of(1, [found.plan.grouped(each) for each in found.plan.shared])
-
-
-def _own(found: QsmFigures) -> Found:
-    return found.of(1, [found.plan.grouped(each, each) for each in found.plan.own])
-
-
-def _by_size(found: QsmFigures) -> Found:
-    """Figures 9, 17 to 20, and the line of five replicas in figure 12."""
-    runs = [found.plan.scale(each) for each in found.plan.sizes]
-    return [(run, found.found[run]) for run in runs if run in found.found]
-
-
-def _large(found: QsmFigures) -> Found:
-    return found.of(9, [found.plan.large(each) for each in found.plan.beyond])
-
-
-def _undivided(found: QsmFigures) -> Found:
-    return found.of(12, [found.plan.partitioned(each, each) for each in found.plan.undivided])
-
-
-def _captured(found: QsmFigures) -> Found:
-    both = 10 if 10 in found.figures else 11
-    return found.of(both, [found.plan.capture(each) for each in found.plan.captured])
-
-
-def _by_replicas(found: QsmFigures) -> Found:
-    return found.of(13, [found.plan.partitioned(found.plan.middle, each) for each in found.plan.replicas])
-
-
-def _by_regions(found: QsmFigures) -> Found:
-    return found.of(14, [found.plan.divided(each) for each in found.plan.regions])
-
-
-def _by_tokens(found: QsmFigures) -> Found:
-    return found.of(15, [found.plan.ticked(each) for each in found.plan.tokens])
-
-
-def _by_senders(found: QsmFigures) -> Found:
-    return found.of(16, [found.plan.sent_by(each) for each in found.plan.senders])
 
 
 # Tables. --------------------------------------------------------------------------------------------------------------
@@ -123,7 +77,7 @@ def _change(now: float, before: float) -> str:
 
 def _groups(found: QsmFigures) -> FigureTable:
     rows: list[list[Cell]] = []
-    for name, all_, paper in (("one for all groups", _shared(found), {}), ("one each", _own(found), PAPER_JGROUPS)):
+    for name, all_, paper in (("one for all groups", found.shared(), {}), ("one each", found.owned(), PAPER_JGROUPS)):
         for run, each in all_:
             said = f"{paper[run.groups]} % (JGroups)" if run.groups in paper else "" if paper else "flat"
             share = f"{100 * each.control_share:.1f} %"
@@ -134,7 +88,7 @@ def _groups(found: QsmFigures) -> FigureTable:
 
 def _sizes(found: QsmFigures) -> FigureTable:
     rows: list[list[Cell]] = []
-    for run, each in [*_by_size(found), *_large(found)]:
+    for run, each in [*found.by_size(), *found.large()]:
         late_s, share = each.repaired_s or (0.0, 0.0)
         rows.append(
             [
@@ -157,17 +111,14 @@ def _sizes(found: QsmFigures) -> FigureTable:
 
 def _overhead(found: QsmFigures) -> FigureTable:
     rows: list[list[Cell]] = []
-    for run, each in _captured(found):
-        total = max(1, sum(each.control.values()))
-        shares = {kind: f"{100 * number / total:.1f} %" for kind, number in each.control.items()}
-        repairs = sum(each.control.get(kind, 0) for kind in REPAIRS)
+    for run, each in found.captured():
         others = ("token", "ack", "courier-ack", "nak", "pull")
         rows.append(
             [
                 run.nodes,
                 f"{100 * each.control_share:.2f} %",
-                f"{100 * repairs / total:.1f} %",
-                *[shares.get(kind, "0.0 %") for kind in others],
+                f"{100 * each.share(*REPAIRS):.1f} %",
+                *[f"{100 * each.share(kind):.1f} %" for kind in others],
             ]
         )
     columns = (
@@ -185,7 +136,7 @@ def _overhead(found: QsmFigures) -> FigureTable:
 
 def _partitions(found: QsmFigures) -> FigureTable:
     rows: list[list[Cell]] = []
-    lines = [*_undivided(found), *_by_replicas(found)]
+    lines = [*found.undivided(), *found.by_replicas()]
     for run, each in dict(lines).items():
         partitions = max(1, run.nodes // run.replicas)
         late_s = each.repaired_s[0] if each.repaired_s else 0.0
@@ -200,7 +151,7 @@ def _partitions(found: QsmFigures) -> FigureTable:
 
 
 def _regions(found: QsmFigures) -> FigureTable:
-    all_ = _by_regions(found)
+    all_ = found.by_regions()
     rows: list[list[Cell]] = []
     for run, each in all_:
         share = f"{each.rate / all_[0][1].rate * run.regions:.2f}"
@@ -211,7 +162,7 @@ def _regions(found: QsmFigures) -> FigureTable:
 
 def _tokens(found: QsmFigures) -> FigureTable:
     rows: list[list[Cell]] = []
-    for run, each in _by_tokens(found):
+    for run, each in found.by_tokens():
         late_s = each.repaired_s[0] if each.repaired_s else 0.0
         rounds = late_s * run.tokens_per_s
         rows.append([f"{run.tokens_per_s:g}", round(each.rate), late_s, rounds, each.acknowledged_s])
@@ -220,7 +171,7 @@ def _tokens(found: QsmFigures) -> FigureTable:
 
 
 def _senders(found: QsmFigures) -> FigureTable:
-    all_ = _by_senders(found)
+    all_ = found.by_senders()
     rows: list[list[Cell]] = []
     for run, each in all_:
         paper = {1: "100 %", 2: "more", 10: "80 %"}.get(run.senders, "")
@@ -234,9 +185,22 @@ def _senders(found: QsmFigures) -> FigureTable:
 def _claims(found: QsmFigures) -> Iterator[Claim]:
     for section, what, paper, key, judge in CLAIMS:
         figures = [int(word) for word in re.findall(r"\d+", section)]
-        text, status = judge(found) if any(found.is_whole(each) for each in figures) else NOTHING
+        is_there = any(found.is_whole(each, _runs_of(found.plan, key)) for each in figures)
+        text, status = judge(found) if is_there else NOTHING
         why = "" if status is ClaimStatus.NOT_MEASURED else WHY.get(key, "")
         yield Claim(section, what, paper, text, status, why)
+
+
+def _runs_of(plan: QsmPlan, key: str) -> list[RegionRun] | None:
+    """The runs of a claim that is about a part of its figure."""
+    match key:
+        case "flat":
+            return list(map(plan.grouped, plan.shared))
+        case "own":
+            return list(map(plan.owned, plan.own))
+        case "scale":
+            return list(map(plan.scale, plan.sizes))
+    return None
 
 
 Judged = tuple[str, ClaimStatus]
@@ -248,16 +212,16 @@ def _status(is_so: bool, is_partly: bool = False) -> ClaimStatus:
 
 
 def _flat(found: QsmFigures) -> Judged:
-    rates = [each.rate for _, each in _shared(found)]
+    rates = [each.rate for _, each in found.shared()]
     if len(rates) < 2:
         return NOTHING
     most = max(abs(rate / rates[0] - 1) for rate in rates)
-    groups = _shared(found)[-1][0].groups
+    groups = found.shared()[-1][0].groups
     return f"{rates[0]:,.0f} messages/s with 1 group, {rates[-1]:,.0f} with {groups:,}", _status(most <= FLAT)
 
 
 def _baseline(found: QsmFigures) -> Judged:
-    all_ = _own(found)
+    all_ = found.owned()
     if len(all_) < 2:
         return NOTHING
     changes = [f"{_change(each.rate, all_[0][1].rate)} with {run.groups}" for run, each in all_[1:]]
@@ -266,7 +230,7 @@ def _baseline(found: QsmFigures) -> Judged:
 
 
 def _scaling(found: QsmFigures) -> Judged:
-    rates = {run.nodes: each.rate for run, each in _by_size(found)}
+    rates = {run.nodes: each.rate for run, each in found.by_size()}
     if not {2, LARGE} <= rates.keys() or 9 not in found.figures:
         return NOTHING
     is_near = all(abs(rates[max(2, nodes)] / rate - 1) <= NEAR for nodes, rate in PAPER_RATES.items())
@@ -275,7 +239,7 @@ def _scaling(found: QsmFigures) -> Judged:
 
 
 def _sharing(found: QsmFigures) -> Judged:
-    all_ = _captured(found)
+    all_ = found.captured()
     if len(all_) < 2:
         return NOTHING
     shares = [each.control_share for _, each in all_]
@@ -284,12 +248,10 @@ def _sharing(found: QsmFigures) -> Judged:
 
 
 def _pushing(found: QsmFigures) -> Judged:
-    all_ = _captured(found)
+    all_ = found.captured()
     if len(all_) < 2:
         return NOTHING
-    shares = [
-        sum(each.control.get(kind, 0) for kind in REPAIRS) / max(1, sum(each.control.values())) for _, each in all_
-    ]
+    shares = [each.share(*REPAIRS) for _, each in all_]
     text = ", ".join(f"{100 * share:.0f} % with {run.nodes}" for share, (run, _) in zip(shares, all_, strict=True))
     return text, _status(shares[0] > 0.9 and shares[-1] < shares[0], shares[0] > 0.9 or shares[-1] < shares[0])
 
@@ -304,7 +266,7 @@ def _five_by_five(found: QsmFigures) -> Judged:
 
 
 def _beyond_five(found: QsmFigures) -> Judged:
-    rates = {run.replicas: each.rate for run, each in _by_replicas(found)}
+    rates = {run.replicas: each.rate for run, each in found.by_replicas()}
     if len(rates) < 3 or FIVE not in rates:
         return NOTHING
     best_beyond = max(rate for replicas, rate in rates.items() if replicas > FIVE)
@@ -313,7 +275,7 @@ def _beyond_five(found: QsmFigures) -> Judged:
 
 
 def _by_k(found: QsmFigures) -> Judged:
-    all_ = _by_regions(found)
+    all_ = found.by_regions()
     if len(all_) < 2:
         return NOTHING
     packets = [each.rate * run.regions for run, each in all_]
@@ -323,7 +285,7 @@ def _by_k(found: QsmFigures) -> Judged:
 
 
 def _token_rates(found: QsmFigures) -> Judged:
-    all_ = _by_tokens(found)
+    all_ = found.by_tokens()
     if len(all_) < 3:
         return NOTHING
     late = [each.repaired_s[0] for _, each in all_ if each.repaired_s]
@@ -336,7 +298,7 @@ def _token_rates(found: QsmFigures) -> Judged:
 
 
 def _more_senders(found: QsmFigures) -> Judged:
-    rates = {run.senders: each.rate for run, each in _by_senders(found)}
+    rates = {run.senders: each.rate for run, each in found.by_senders()}
     if not {1, 2, 10} <= rates.keys():
         return NOTHING
     parts = {senders: rate / rates[1] for senders, rate in rates.items()}
@@ -345,7 +307,7 @@ def _more_senders(found: QsmFigures) -> Judged:
 
 
 def _swings(found: QsmFigures) -> Judged:
-    all_ = {run.nodes: each for run, each in _by_size(found)}
+    all_ = {run.nodes: each for run, each in found.by_size()}
     middle, largest = found.plan.middle, found.plan.largest
     if middle == largest or not {middle, largest} <= all_.keys() or not {17, 18} & set(found.figures):
         return NOTHING
@@ -361,7 +323,7 @@ def _swings(found: QsmFigures) -> Judged:
 
 
 def _repair_rounds(found: QsmFigures) -> Judged:
-    late = {run.nodes: each.repaired_s[0] for run, each in _by_size(found) if each.repaired_s}
+    late = {run.nodes: each.repaired_s[0] for run, each in found.by_size() if each.repaired_s}
     if len(late) < 3 or 19 not in found.figures:
         return NOTHING
     is_near = all(abs(each / PAPER_REPAIR - 1) <= 2 * NEAR for each in late.values())
@@ -370,17 +332,12 @@ def _repair_rounds(found: QsmFigures) -> Judged:
 
 
 def _ack_rounds(found: QsmFigures) -> Judged:
-    took = {run.nodes: each.acknowledged_s for run, each in _by_size(found)}
+    took = {run.nodes: each.acknowledged_s for run, each in found.by_size()}
     if not {2, LARGE} <= took.keys() or 20 not in found.figures:
         return NOTHING
     text = ", ".join(f"{each:.1f} with {nodes}" for nodes, each in took.items())
     is_so = took[LARGE] <= PAPER_ACKS[LARGE] and took[2] < 1.5 < took[LARGE]
     return text, _status(is_so, took[LARGE] > took[2])
-
-
-def smoothed(rates: Sequence[float], over: int = 20) -> list[float]:
-    """The paper's moving average in figure 17."""
-    return [sum(rates[at : at + over]) / over for at in range(len(rates) - over + 1)] or list(rates)
 
 
 CLAIMS: Final[tuple[tuple[str, str, str, str, Callable[[QsmFigures], Judged]], ...]] = (
@@ -422,110 +379,3 @@ CLAIMS: Final[tuple[tuple[str, str, str, str, Callable[[QsmFigures], Judged]], .
     ("figure 19", "recovery latency", "2.5 rounds, independent of size", "late", _repair_rounds),
     ("figure 20", "acknowledgement latency", "slightly over 1 round, up to 3.5 in larger systems", "acks", _ack_rounds),
 )
-
-
-# Pictures. ------------------------------------------------------------------------------------------------------------
-
-
-def _curve(name: str, points: Iterator[tuple[float, float]] | Sequence[tuple[float, float]]) -> Curve:
-    return Curve(name, tuple(points))
-
-
-def _pictures(found: QsmFigures) -> Iterator[Picture]:
-    plan: QsmPlan = found.plan
-    sizes = _by_size(found)
-    paper_rates = Curve("paper", tuple((float(n), float(rate)) for n, rate in PAPER_RATES.items()), CurveKind.PAPER)
-    yield Picture(
-        "qsm-scale",
-        "QSM: rate over groups, nodes, regions and senders",
-        (
-            Chart(
-                "figure 1",
-                "groups",
-                "messages/s",
-                (
-                    _curve(
-                        "one underlay", [(run.groups, each.rate) for run, each in _shared(found) if run.groups < 999]
-                    ),
-                    _curve("one each", [(run.groups, each.rate) for run, each in _own(found)]),
-                ),
-            ),
-            Chart(
-                "figures 9 and 12",
-                "nodes",
-                "messages/s",
-                (
-                    _curve("partitions of 5", [(run.nodes, each.rate) for run, each in sizes]),
-                    _curve("one partition", [(run.nodes, each.rate) for run, each in _undivided(found)]),
-                    paper_rates,
-                ),
-            ),
-            Chart(
-                "figure 14",
-                "regions",
-                "a second",
-                (
-                    _curve("messages", [(run.regions, each.rate) for run, each in _by_regions(found)]),
-                    _curve("packets", [(run.regions, each.rate * run.regions) for run, each in _by_regions(found)]),
-                ),
-            ),
-            Chart(
-                "figure 16",
-                "senders",
-                "messages/s in all",
-                (_curve("ours", [(run.senders, each.rate) for run, each in _by_senders(found)]),),
-            ),
-        ),
-    )
-    yield Picture(
-        "qsm-recovery",
-        "QSM: what recovery takes, and what partitions and tokens make of it",
-        (
-            Chart(
-                "figure 13",
-                "replicas",
-                "messages/s",
-                (_curve(f"{plan.middle} nodes", [(run.replicas, each.rate) for run, each in _by_replicas(found)]),),
-            ),
-            Chart(
-                "figure 15",
-                "tokens/s",
-                "messages/s",
-                (_curve(f"{plan.middle} nodes", [(run.tokens_per_s, each.rate) for run, each in _by_tokens(found)]),),
-            ),
-            Chart(
-                "figures 19 and 20",
-                "nodes",
-                "rounds",
-                (
-                    _curve("recovery", [(run.nodes, each.repaired_s[0]) for run, each in sizes if each.repaired_s]),
-                    _curve("acknowledgement", [(run.nodes, each.acknowledged_s) for run, each in sizes]),
-                    Curve("paper: recovery", ((1.0, PAPER_REPAIR), (LARGE, PAPER_REPAIR)), CurveKind.PAPER),
-                ),
-            ),
-            Chart(
-                "figure 10",
-                "nodes",
-                "control at the sender, %",
-                (_curve("ours", [(run.nodes, 100 * each.control_share) for run, each in _captured(found)]),),
-            ),
-        ),
-    )
-    over_time = []
-    for nodes in dict.fromkeys((plan.middle, plan.largest)):
-        each = found.found.get(plan.scale(nodes))
-        points = list(enumerate(smoothed(each.rates)))[::5] if each is not None else []
-        over_time.append(_curve(f"{nodes} nodes", [(float(at), rate) for at, rate in points]))
-    yield Picture(
-        "qsm-time",
-        "QSM: the sending rate over time, and its deviation",
-        (
-            Chart("figure 17", "s", "messages/s, mean of 20 s", tuple(over_time)),
-            Chart(
-                "figure 18",
-                "nodes",
-                "deviation, messages/s",
-                (_curve("ours", [(run.nodes, each.deviation) for run, each in sizes if run.nodes > 1]),),
-            ),
-        ),
-    )

@@ -33,6 +33,7 @@ from ordercast.sim.bulk import (
     Samples,
 )
 from ordercast.sim.bulk.regional import GivenViews, RegionalNode
+from ordercast.sim.bulk.tally import BLOCK_KINDS, KINDS, details
 from ordercast.sim.network import PENTIUM
 from ordercast.underlay.regions.engine import RegionsEngine
 from ordercast.underlay.regions.node import RegionTerms
@@ -45,6 +46,7 @@ HISTORY_BLOCKS: Final = 65_536
 DATAGRAM: Final = 1_400
 PAYLOAD: Final = 8  # bytes: "a few integers"
 COURIER_BYTES: Final = 600_000  # a second of one node: "a fixed small value" (2.3.3), about 3,500 repairs
+REPAIRS: Final = ("push", "pulled", "repair")  # words of the trace
 WATCHED: Final = 5  # receivers that look at gaps
 REST_NS: Final = 300 * SECOND  # in which everything must have come, after the senders have stopped
 
@@ -91,6 +93,10 @@ class RegionFound:
     @property
     def deviation(self) -> float:
         return pstdev(self.rates)
+
+    def share(self, *words: str) -> float:
+        """Of all control."""
+        return sum([self.control.get(word, 0) for word in words]) / max(1, sum(self.control.values()))
 
 
 class _Stamped(RegionalNode):
@@ -211,9 +217,9 @@ class RegionLab:
     def measure(self) -> RegionFound:
         run, world = self.run, self.world
         world.run_until(run.warm_s * SECOND)
-        before = _control_of(world[f"n{run.nodes - 1}"])
+        before = _datagrams_of(world[f"n{run.nodes - 1}"], run.stands_for)
         world.run_until((run.warm_s + run.seconds) * SECOND)
-        after = _control_of(world[f"n{run.nodes - 1}"])
+        after = _datagrams_of(world[f"n{run.nodes - 1}"], run.stands_for)
         rates = [rate * run.stands_for for rate in self.samples.rates("sent")[run.warm_s :]]
         control = after - before
         data = control.pop("data", 0)
@@ -294,8 +300,12 @@ class RegionLab:
         return Member(node_id(node.name, 0), node.name, 0, node.address)
 
 
-def _control_of(node: BulkNode) -> Counter[str]:
-    return node.tally.by_detail()
+def _datagrams_of(node: BulkNode, stands_for: int) -> Counter[str]:
+    """What the node has sent and received, at full size: a datagram that carries a block counts for all that it stands
+    for, and every other for one."""
+    weights = [stands_for if kind in BLOCK_KINDS else 1 for kind in range(KINDS)]
+    rows = (node.tally.sent, node.tally.received)
+    return details([[weight * number for weight, number in zip(weights, row, strict=True)] for row in rows])
 
 
 def measure(run: RegionRun) -> RegionFound:
