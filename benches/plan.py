@@ -6,7 +6,8 @@
 `make` writes Parquet with text columns `node` and `group`. Each node has one of so many sets of groups, drawn with a
 skew (half of the nodes share the first 2 % of the sets), its rows lie scattered over all files, and one row of 100 is
 there twice. `run` does steps (1) to (4) of the planner, everything before merging, and prints wall time, CPU
-seconds of Java, and the counts that the proof gives.
+seconds of Java and of each stage's tasks, and the counts that the proof gives. CPU seconds of tasks depend least on
+what else the machine does.
 """
 
 from __future__ import annotations
@@ -54,26 +55,28 @@ def make(args: argparse.Namespace) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    from ordercast.pipeline.regions.exact import SETTINGS, find_exact, rows_left
+    from ordercast.pipeline.regions.exact import SETTINGS, find_exact
     from ordercast.pipeline.regions.inputs import open_subscriptions, partitions_for
 
     began = time.monotonic()
     found = open_subscriptions([args.folder])
     with session("bench plan", args.master, heap=args.heap, rows=found.rows_guess, settings=SETTINGS) as spark:
         started = time.monotonic()
+        found.check(spark)
         exact = find_exact(found.frame(spark), partitions_for(found.rows_guess))
+        pairs = exact.groups.count()
         ended = time.monotonic()
         told: dict[str, Any] = {
             "rows_read": found.rows_guess,
             **exact.proof._asdict(),
-            "region_x_group": exact.groups.count(),
+            "region_x_group": pairs,
             "session_s": round(started - began, 1),
             "wall_s": round(ended - started, 1),
             "java_cpu_s": round(cpu_of_java(spark), 1),
-            "load_1min": os.getloadavg()[0],
+            "tasks_cpu_s": round(sum(stage["cpu_s"] for stage in stages_of(spark)), 1),
+            "stages": [stage for stage in stages_of(spark) if stage["cpu_s"] >= 1],
+            "load": os.getloadavg(),
         }
-        if args.explain and exact.rows is not None:
-            rows_left(exact.rows, exact.nodes, exact.groups).explain()
     print(json.dumps(told, indent=2))
 
 
@@ -81,6 +84,26 @@ def cpu_of_java(spark: Any) -> float:
     """CPU seconds of the driver's Java, which in local mode does all the work; its start is included."""
     words = Path(f"/proc/{spark.sparkContext._gateway.proc.pid}/stat").read_text().rpartition(")")[2].split()
     return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def stages_of(spark: Any) -> list[dict[str, Any]]:
+    """What Spark says of each stage that ran."""
+    context, gateway = spark.sparkContext._jsc.sc(), spark.sparkContext._gateway
+    none = gateway.new_array(gateway.jvm.double, 0)
+    listed = context.statusStore().stageList(None, False, False, none, gateway.jvm.java.util.ArrayList())
+    stages = [listed.apply(place) for place in range(listed.size())]
+    return [
+        {
+            "stage": stage.stageId(),
+            "tasks": stage.numCompleteTasks(),
+            "cpu_s": round(stage.executorCpuTime() / 1e9, 1),
+            "gc_s": round(stage.jvmGcTime() / 1e3, 1),
+            "shuffled_mb": stage.shuffleWriteBytes() >> 20,
+            "spilled_mb": stage.memoryBytesSpilled() >> 20,
+        }
+        for stage in sorted(stages, key=lambda one: one.stageId())
+        if stage.numCompleteTasks()
+    ]
 
 
 def main() -> None:
@@ -96,7 +119,6 @@ def main() -> None:
     making.add_argument("--groups", type=int, default=10_000)
     making.add_argument("--sets", type=int, default=20_000)
     making.set_defaults(do=make)
-    running.add_argument("--explain", action="store_true", help="show how Spark proves it")
     running.set_defaults(do=run)
     args = parser.parse_args()
     args.do(args)

@@ -23,7 +23,16 @@ from tests.pipeline.traces import write as write_trace
 from ordercast.errors import UsageError
 from ordercast.pipeline.regions.changes import change_exact
 from ordercast.pipeline.regions.costs import PlanCosts, PlanLimits
-from ordercast.pipeline.regions.exact import Exact, both_hashes, find_exact
+from ordercast.pipeline.regions.exact import (
+    Exact,
+    Exactness,
+    both_hashes,
+    find_exact,
+    lists_of,
+    names_of,
+    prove,
+    regions_of,
+)
 from ordercast.pipeline.regions.inputs import open_changes, open_rates, open_subscriptions
 from ordercast.pipeline.regions.job import PlanResult, make_plan, write_result
 from ordercast.pipeline.regions.plan import COLUMNS, open_plan
@@ -157,6 +166,28 @@ def test_a_collision_of_both_hashes_is_found_and_told_apart(spark: SparkSession)
     joins = [("b", group, "join") for group in other]
     with pytest.raises(UsageError, match="signatures of 1 regions collided"):
         change_exact(known.nodes, known.groups, frame(spark, joins, "change"))
+
+
+def test_hashes_that_collide_change_nothing(spark: SparkSession) -> None:
+    """Numbers of groups that meet, and lists of groups that have one hash: found, and told apart."""
+    from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+    def of_few(group: Column) -> Column:
+        return F.pmod(F.xxhash64(group), F.lit(3))
+
+    def by_size(groups: Column) -> tuple[Column, Column]:
+        return F.size(groups).cast("long"), F.lit(0).cast("long")
+
+    rows = {(f"n{node}", f"g{group}") for node in range(12) for group in range(node % 4, node % 4 + 3 + node % 2)}
+    given = frame(spark, rows)
+    weak = find_exact(given.union(given), 2, of_few, by_size)
+    assert tiles(weak) == exact_tiles(rows)
+    assert held_sets(weak) == sets_of(rows)
+    assert weak.proof == Exactness(len(rows), 12, 4, 0, 2, 12)  # n0 and n2 have three groups, n1 and n3 have four
+    assert {(row["node"], row["group"]) for row in weak.rows().collect()} == rows
+    names = names_of(given, of_few)
+    guess = lists_of(names.numbered(given), 2, by_size)
+    assert prove(guess, regions_of(guess)).left == 3 * (2 * 2 + 2 * 2)  # three nodes of each, two groups on each side
 
 
 def _column(name: str) -> Column:

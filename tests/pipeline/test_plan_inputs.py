@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ordercast.cli.main import main
+from ordercast.pipeline.regions.inputs import open_subscriptions
 
 
 def csv(text: str, name: str = "s.csv") -> Callable[[Path], Path]:
@@ -62,6 +63,22 @@ def test_a_bad_file_ends_with_2_and_its_name(
     assert says in said
     assert said.startswith("ordercast plan: ")
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("columns", "is_full"),
+    [
+        ({"node": ["a", "b"], "group": [1, 2]}, True),
+        ({"node": ["a", "b"], "group": ["g", "h"], "more": [None, 1]}, True),
+        ({"node": ["a", ""], "group": ["g", "h"]}, False),
+        ({"node": ["a", "b"], "group": ["g", None]}, False),
+    ],
+)
+def test_footers_say_whether_a_cell_is_empty(columns: dict[str, object], is_full: bool, tmp_path: Path) -> None:
+    path = parquet(**columns)(tmp_path)
+    assert open_subscriptions([path]).is_full == is_full
+    pq.write_table(pa.table(columns), path, write_statistics=False)
+    assert not open_subscriptions([path]).is_full
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,10 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from ordercast.errors import UsageError
-from ordercast.pipeline.regions.exact import SIGNATURE, Exact, Exactness, Hashes, both_hashes, rows_left
+from ordercast.pipeline.regions.exact import SIGNATURE, Exact, Exactness, both_hashes
 
 
-def change_exact(nodes: DataFrame, groups: DataFrame, changes: DataFrame, hashes: Hashes = both_hashes) -> Exact:
+def change_exact(nodes: DataFrame, groups: DataFrame, changes: DataFrame) -> Exact:
     """`nodes` and `groups` are those of `Exact`; `changes`: node, group, change."""
     said = changes.groupBy("node", "group").agg(
         F.min("change").alias("change"), F.count_distinct("change").alias("words")
@@ -33,7 +33,7 @@ def change_exact(nodes: DataFrame, groups: DataFrame, changes: DataFrame, hashes
     steps = came.unionByName(went).persist(StorageLevel.MEMORY_AND_DISK)
     rows = before.unionByName(came.select(pair)).join(went, pair, "left_anti").persist(StorageLevel.MEMORY_AND_DISK)
 
-    signed = _signed(nodes, steps, hashes).persist(StorageLevel.MEMORY_AND_DISK)
+    signed = _signed(nodes, steps).persist(StorageLevel.MEMORY_AND_DISK)
     known = nodes.groupBy(*SIGNATURE).agg(F.min("exact").alias("known"))
     (top,) = nodes.agg(F.coalesce(F.max("exact"), F.lit(-1))).first() or (-1,)
     moved = signed.where("is_touched").join(known, list(SIGNATURE), "left")
@@ -58,12 +58,12 @@ def change_exact(nodes: DataFrame, groups: DataFrame, changes: DataFrame, hashes
             f"signatures of {proof.collisions} regions collided with those of the previous plan: "
             "plan from all subscriptions, without --changes; that tells such nodes apart"
         )
-    return Exact(None, result, kept, proof)
+    return Exact(result, kept, proof)
 
 
-def _signed(nodes: DataFrame, steps: DataFrame, hashes: Hashes) -> DataFrame:
+def _signed(nodes: DataFrame, steps: DataFrame) -> DataFrame:
     """All nodes that are in any group, with their new signatures."""
-    first, second = hashes(F.col("group"))
+    first, second = both_hashes(F.col("group"))
     delta = steps.groupBy("node").agg(
         F.bit_xor(first).alias("d1"), F.bit_xor(second).alias("d2"), F.sum("step").cast("int").alias("more")
     )
@@ -84,7 +84,8 @@ def _signed(nodes: DataFrame, steps: DataFrame, hashes: Hashes) -> DataFrame:
 
 def _prove(rows: DataFrame, nodes: DataFrame, placed: DataFrame, groups: DataFrame) -> Exactness:
     """Rows of touched nodes that their region does not have, and touched nodes whose number of groups is another."""
-    left = rows_left(rows.join(placed.select("node"), "node", "left_semi"), placed, groups).select("exact")
+    looked = rows.join(placed.select("node", "exact"), "node")
+    left = looked.join(F.broadcast(groups), ["exact", "group"], "left_anti").select("exact")
     counted = rows.groupBy("node").agg(F.count(F.lit(1)).alias("found"))
     short = placed.join(counted, "node", "left").where("found IS NULL OR found <> groups").select("exact")
     found = left.unionByName(short).agg(F.count(F.lit(1)).alias("left"), F.count_distinct("exact").alias("collisions"))

@@ -195,7 +195,7 @@ def make_plan(
     rates_by_group, source = _rates(spark, given, rates, previous)
     before = before_of(previous.table("nodes"), previous.table("regions")) if previous else None
     planned = plan(spark, exact.nodes.toArrow(), exact.groups.toArrow(), rates_by_group, wishes, before)
-    packets = _packets(spark, given, exact.rows, planned.tables) if given.kind == TRACE else {}
+    packets = _packets(spark, given, exact.rows(), planned.tables) if given.kind == TRACE else {}
     exact.forget()
     return PlanResult(planned, exact.proof, packets, source)
 
@@ -282,13 +282,11 @@ def _rates(
 
 
 def _packets(
-    spark: SparkSession, given: InputTable, rows: DataFrame | None, tables: dict[str, pa.Table]
+    spark: SparkSession, given: InputTable, rows: DataFrame, tables: dict[str, pa.Table]
 ) -> dict[str, PacketCounts]:
     """What the messages of the trace would cost in three layouts."""
     from ordercast.pipeline.regions.traces import PacketCounts, lanes_of_groups, lanes_of_one_region, packets_of
 
-    if rows is None:
-        return {}
     nodes, held = tables["nodes"].select(["node", "region"]), tables["region_groups"].select(["group", "region"])
     planned = tuple(spark.createDataFrame(table).withColumnRenamed("region", "lane") for table in (nodes, held))
     layouts = {
