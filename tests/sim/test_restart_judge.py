@@ -133,6 +133,16 @@ def test_a_restarted_member_knows_the_views_that_it_has_made() -> None:
     assert let_go_by_a("a/0").restarts() == []
 
 
+def test_a_view_that_a_member_made_before_it_left_for_another_group_is_not_its_last_one() -> None:
+    """It was put out by a change of its own, made a group anew with another that was out, and was restarted there. The
+    member that stayed in the first group was restarted as well."""
+    history = History().start("a b c").view("a b c").expelled("b", "a b c", at=900)
+    history.view("a", "expel", at=1000, name="8@c/0").expelled("c", "a b c", at=1001).crash("a", at=2000)
+    history.view("b c", at=3000, name="9@b/0").crash("c", at=4000).restart("c", at=4500)
+    history.view("b c+", "restart", at=5000).restart("a", at=6000)
+    assert history.view("a+", "restart", at=6001).restarts() == []
+
+
 def test_a_view_that_another_member_has_made_has_to_be_known_to_the_restarted_one() -> None:
     wrong = let_go_by_a("b/0").restarts()
     assert [text.partition(":")[0] for text in wrong] == ["chain"]

@@ -115,8 +115,11 @@ def linked_views(
                 view.before[last[former]] = None
                 for between in _kept_between(kept, views, views[last[former]], view, heir):
                     view.before[between] = None
-            # It may have crashed before it delivered a change that it had ordered, and that others have delivered.
-            if made is None or made.id in chain_of(views, view.id) or view.id in chain_of(views, made.id):
+            # It may have crashed before it delivered a change that it had ordered, and that others have delivered. If
+            # it was in a newer view since, it had left that group and was in another one of the name.
+            if made is None or (former in last and made.first_ns < views[last[former]].first_ns):
+                continue
+            if made.id in chain_of(views, view.id) or view.id in chain_of(views, made.id):
                 continue
             view.before[made.id] = None
         since_ns = min((heir.began_ns for heir in heirs), default=view.first_ns)
