@@ -27,6 +27,7 @@ from tests.sim.regions_unseen_bugs import REGIONS_UNSEEN
 from tests.sim.regions_whole_bugs import REGIONS_WHOLE_BUGS
 from tests.sim.restart_bugs import PROFILE as RESTARTS_PROFILE
 from tests.sim.restart_bugs import RESTART_BUGS
+from tests.sim.restart_unseen_bugs import RESTART_UNSEEN
 from tests.sim.roster_bugs import ROSTER_BUGS
 from tests.sim.sequencer_bugs import SEQUENCER_BUGS
 from tests.sim.session_bugs import SESSION_BUGS
@@ -85,7 +86,7 @@ PROFILE_SECTIONS: Final = {
     ENGINE: "Engines of regions over given views",
 }
 SECTIONS: Final = (*(orderer.capitalize() for orderer in ORDERERS), *PROFILE_SECTIONS.values(), SESSIONS)
-UNSEEN: Final = (*TIMESTAMP_UNSEEN, *SITES_UNSEEN, *REGIONS_UNSEEN)
+UNSEEN: Final = (*RESTART_UNSEEN, *TIMESTAMP_UNSEEN, *SITES_UNSEEN, *REGIONS_UNSEEN)
 SAMPLE: Final = 6  # bugs of each section that `make test` runs
 JOBS: Final = 2
 

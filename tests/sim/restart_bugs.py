@@ -117,17 +117,6 @@ RESTART_BUGS: Final[tuple[Bug, ...]] = (
         first_seed=2_400_000_574,  # a member has to crash between storing its expulsion and telling it
     ),
     Bug(
-        "a restarted member does not believe that its last view is decided",
-        "Returning._on_later",
-        "is_news = (view.seq, is_decided) > (kept.view.seq, kept.is_decided)",
-        "is_news = view.seq > kept.view.seq",
-        "It waits without an end for the vote of the member that was put out, and knows.",
-        1,
-        "sequencer",
-        "endurance",
-        first_seed=2_720_011_746,  # the one that puts out another has to crash before it hears the other's vote
-    ),
-    Bug(
         "a member that left before it crashed is silent where others wait for its vote",
         "FormerVote.on_control",
         "self._say_returned(source, out)",

@@ -161,6 +161,7 @@ class SitesMember:
                     "ended",
                     view=ended,
                     next=event.id,
+                    members=[member.name for member in event.members],
                     came_with=sorted(event.came_with),
                     ordered=self._in_view,
                     checksum=self._checksum,
