@@ -700,6 +700,29 @@ def test_a_node_that_was_excluded_comes_back_with_its_groups() -> None:
     run(program, service)
 
 
+def test_a_node_leaves_many_groups_while_it_is_on_its_way_back() -> None:
+    """It comes back to its groups by itself: if it could not leave them before, it would be in them unasked."""
+    service = FakeService()
+
+    async def program(node: Simulation) -> None:
+        a, b = await both_in(node, "red", "green", "blue")
+        shared = await b.attach("regions")
+        service.is_held = True
+        service.exclude(service.made[1])
+        await until(lambda: not shared.groups)
+        leaving = asyncio.create_task(b.leave_many(["red", "green"], underlay="regions"))
+        await asyncio.sleep(0.1)
+        service.is_held = False
+        service.answer()
+        await leaving
+        with pytest.raises(NotMember, match="not in 'red'"):
+            await b.leave_many(["red"], underlay="regions")
+        await until(lambda: shared.groups == ["blue"] and len(a.group("blue").members) == 2)
+        assert [str(member) for member in a.group("red").members] == ["a/0"]
+
+    run(program, service)
+
+
 def test_a_stall_is_told_with_the_reason_of_the_engine() -> None:
     service = FakeService()
 

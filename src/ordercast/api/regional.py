@@ -345,12 +345,12 @@ class RegionBase(RegionSeat):
         if isinstance(groups, ResolvedGroups):
             numbers = groups.numbers(self)
         if numbers is None:
-            self.check_in(groups)
+            self._check_numbered(groups)
             numbers = np.array(self.numbers_of(groups), dtype=np.uint32)
         return self.port.channel.offer_numbered(payloads, service, type_, lengths, numbers)
 
     def resolve(self, names: Sequence[str]) -> ResolvedGroups:
-        self.check_in(names)
+        self._check_numbered(names)
         return ResolvedGroups(names, self)
 
     @property
@@ -369,6 +369,14 @@ class RegionBase(RegionSeat):
         self.port.channel.check_new(names)
 
     def check_in(self, names: Sequence[str]) -> None:
+        """Groups that this node is on its way into count: one that comes back by itself must be able to leave them."""
+        joined = self.port.channel.joined
+        for name in names:
+            if name not in joined.numbers or name in joined.leaving:
+                what = "it is leaving" if name in joined.leaving else "join it first"
+                raise NotMember(f"this node is not in {name!r} on regions: {what}")
+
+    def _check_numbered(self, names: Sequence[str]) -> None:
         joined = self.port.channel.joined
         for name in names:
             if not joined.is_in(name) or name in joined.leaving:

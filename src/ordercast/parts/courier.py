@@ -19,7 +19,8 @@ Deviations from TCP, with the reason:
   need not wait for a repair. Only the parts of one parcel are put together; they have consecutive numbers.
 - There is no handshake. Ids name lives, connections are numbered, and a part tells how far back the oldest one lies
   that is not acknowledged: a receiver begins with whatever comes, and idle peers cost nothing, since both ends may
-  forget them. A duplicate that comes after that is handed on again. Parcels have to bear that.
+  forget them. A duplicate that comes after that is handed on again. Parcels have to bear that. A node that was put out
+  has another courier with the same id, in the middle of connections: acknowledgements of both may be on their way.
 - The window is fixed, and there is no congestion control: the rate is. A repair is needed in any case.
 
 Drive it: `post` for what is to leave, `on_part` and `on_ack` for what comes, then `step` once in a pass, and when
@@ -283,9 +284,14 @@ class _Receiver:
         self.connection = part.connection
         self.received = part.seq - part.behind - 1
 
-    def is_possible(self, part: ParcelPart) -> bool:
-        """Whether the peer may have sent it, by what it has been told."""
-        return part.seq - part.behind - 1 <= self.received and part.seq <= self.received + MAX_WINDOW
+    def go_on(self, part: ParcelPart) -> None:
+        """What lies before the oldest open part counts as received. Where it is not, a courier of this node that was
+        here before has acknowledged it, after this one had begun: nobody sends it again."""
+        least = part.seq - part.behind - 1
+        if least > self.received:
+            self.received = least
+            self._beyond = {seq for seq in self._beyond if seq > least}
+            self._join()
 
     def take(self, part: ParcelPart) -> bool:
         """Whether it is new."""
@@ -293,10 +299,13 @@ class _Receiver:
         if seq <= self.received or seq in self._beyond:
             return False
         self._beyond.add(seq)
+        self._join()
+        return True
+
+    def _join(self) -> None:
         while self.received + 1 in self._beyond:
             self.received += 1
             self._beyond.discard(self.received)
-        return True
 
     def whole(self, part: ParcelPart) -> Parcel | None:
         """The parcel that this part was the last piece of."""
@@ -430,9 +439,11 @@ class Courier:
         receiver = found.receiver
         if part.connection > receiver.connection:
             receiver.begin(part)
-        elif part.connection < receiver.connection or not receiver.is_possible(part):
+        elif part.connection < receiver.connection:
             self.strange += 1
             return None
+        else:
+            receiver.go_on(part)
         self._acks[part.sender] = found
         if not receiver.take(part):
             self.duplicates += 1
