@@ -14,7 +14,7 @@ COMPILE := CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --all-e
 	--resolver=backtracking --output-file=requirements.lock
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-live test-worlds test-others test-unmeasured test-pipeline lint format fuzz explore planted digests model bench figures chaos lock clean
+.PHONY: help setup demo test test-live test-worlds test-others test-processes test-unmeasured test-pipeline lint format fuzz explore planted digests model bench figures chaos lock clean
 
 help: ## say what each target does
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  %-8s %s\n", $$1, $$2}' Makefile
@@ -39,15 +39,19 @@ export PYTHONDONTWRITEBYTECODE :=
 # more often, or look at how fast something is, are not measured.
 UNMEASURED := tests/paper tests/model tests/sim/test_planted_bugs.py tests/sim/test_digests.py tests/sim/test_world_fuzz.py \
 	tests/sim/test_named_seeds.py tests/sim/test_sites_priorities.py tests/unit/test_large_groups.py \
-	tests/unit/test_cli_bench.py tests/unit/test_checkers_speed.py tests/network/test_demo.py \
-	tests/explore/test_planted.py tests/components/test_planted.py
+	tests/unit/test_checkers_speed.py tests/explore/test_planted.py tests/components/test_planted.py
 
-# Tests with processes, sockets and disks: they wait more than they work. And those with whole worlds.
+# The same, in processes of their own.
+PROCESSES := tests/network/test_failures.py tests/network/test_node_restart.py tests/network/test_sites_processes.py \
+	tests/network/test_examples.py tests/network/test_node_examples.py tests/network/test_demo.py \
+	tests/daemon/test_daemons_and_clients.py tests/unit/test_cli_bench.py
+
+# Tests with sockets and disks: they wait more than they work. And those with whole worlds.
 LIVE := tests/archive tests/daemon tests/network
 WORLDS := tests/sim tests/explore tests/components tests/figures
 
 # Parts run beside each other, the longest first, and more of them than there are cores: who waits leaves one idle.
-PARTS := test-live test-unmeasured test-worlds test-pipeline test-others lint
+PARTS := test-unmeasured test-worlds test-live test-pipeline test-processes test-others lint
 
 test: ## lint, types, all tests and how much of the code they run
 	@rm -f .coverage .coverage.*
@@ -56,13 +60,16 @@ test: ## lint, types, all tests and how much of the code they run
 	$(BIN)/python -m coverage report
 
 test-live: setup
-	$(BIN)/python -m coverage run -m pytest $(LIVE) $(addprefix --ignore=,$(UNMEASURED))
+	$(BIN)/python -m coverage run -m pytest $(LIVE) $(addprefix --ignore=,$(PROCESSES))
 
 test-worlds: setup
 	$(BIN)/python -m coverage run -m pytest $(WORLDS) $(addprefix --ignore=,$(UNMEASURED))
 
 test-others: setup
-	$(BIN)/python -m coverage run -m pytest $(addprefix --ignore=,tests/pipeline $(LIVE) $(WORLDS) $(UNMEASURED))
+	$(BIN)/python -m coverage run -m pytest $(addprefix --ignore=,tests/pipeline $(LIVE) $(WORLDS) $(UNMEASURED) $(PROCESSES))
+
+test-processes: setup
+	$(BIN)/python -m pytest $(PROCESSES)
 
 test-unmeasured: setup
 	$(BIN)/python -m pytest $(UNMEASURED)
