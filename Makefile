@@ -38,8 +38,9 @@ export PYTHONDONTWRITEBYTECODE :=
 # Measuring doubles the time, so it is left to tests that run code which no other test runs. Those that run the same code
 # more often, or look at how fast something is, are not measured.
 UNMEASURED := tests/paper tests/model tests/sim/test_planted_bugs.py tests/sim/test_digests.py tests/sim/test_world_fuzz.py \
-	tests/sim/test_named_seeds.py tests/sim/test_sites_priorities.py tests/unit/test_large_groups.py \
-	tests/unit/test_checkers_speed.py tests/explore/test_planted.py tests/components/test_planted.py
+	tests/sim/test_named_seeds.py tests/sim/test_sites_priorities.py tests/sim/bulk/test_bulk_rates.py \
+	tests/unit/test_large_groups.py tests/unit/test_checkers_speed.py tests/explore/test_planted.py \
+	tests/components/test_planted.py
 
 # The same, in processes of their own.
 PROCESSES := tests/network/test_failures.py tests/network/test_node_restart.py tests/network/test_sites_processes.py \
