@@ -14,7 +14,7 @@ COMPILE := CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --all-e
 	--resolver=backtracking --output-file=requirements.lock
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-pipeline test-live test-others test-unmeasured lint format fuzz explore planted digests model bench figures chaos lock clean
+.PHONY: help setup demo test test-live test-worlds test-others test-processes test-unmeasured test-pipeline lint format fuzz explore planted digests model bench figures chaos lock clean
 
 help: ## say what each target does
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  %-8s %s\n", $$1, $$2}' Makefile
@@ -31,34 +31,52 @@ $(STAMP): requirements.lock pyproject.toml
 demo: setup ## show ordered delivery, a failure and the recovery on this machine; about a minute
 	$(BIN)/ordercast demo
 
-# Half of the time of all tests is Java's, which leaves a core idle half of the time: parts run beside each other, the
-# longest first. Measuring costs time, so tests that run what others have run already, only more often, are not measured,
-# nor are those that look at how fast something is.
-UNMEASURED := tests/sim/test_planted_bugs.py tests/sim/test_digests.py tests/sim/test_world_fuzz.py tests/sim/test_named_seeds.py \
-	tests/paper/test_history_cost.py tests/paper/test_broadcast_rates.py tests/unit/test_large_groups.py tests/model \
-	tests/network/test_demo.py tests/unit/test_cli_bench.py tests/unit/test_checkers_speed.py \
-	tests/explore/test_planted.py tests/components/test_planted.py tests/sim/test_sites_priorities.py
+# Tests start hundreds of processes. Each would compile every module anew where the environment forbids to keep what was
+# compiled, as containers often do; empty is no.
+export PYTHONDONTWRITEBYTECODE :=
 
-# Tests with processes, sockets, disks or whole worlds: they wait as much as they work.
-LIVE := tests/archive tests/daemon tests/figures tests/network tests/sim tests/explore tests/components
+# Measuring doubles the time, so it is left to tests that run code which no other test runs. Those that run the same code
+# more often, or look at how fast something is, are not measured.
+UNMEASURED := tests/paper tests/model tests/sim/test_planted_bugs.py tests/sim/test_digests.py tests/sim/test_world_fuzz.py \
+	tests/sim/test_named_seeds.py tests/sim/test_sites_priorities.py tests/sim/bulk/test_bulk_rates.py \
+	tests/unit/test_large_groups.py tests/unit/test_checkers_speed.py tests/explore/test_planted.py \
+	tests/components/test_planted.py
 
-test: lint ## lint, types, all tests and how much of the code they run
+# The same, in processes of their own.
+PROCESSES := tests/network/test_failures.py tests/network/test_node_restart.py tests/network/test_sites_processes.py \
+	tests/network/test_examples.py tests/network/test_node_examples.py tests/network/test_demo.py \
+	tests/daemon/test_daemons_and_clients.py tests/unit/test_cli_bench.py
+
+# Tests with sockets and disks: they wait more than they work. And those with whole worlds.
+LIVE := tests/archive tests/daemon tests/network
+WORLDS := tests/sim tests/explore tests/components tests/figures
+
+# Parts run beside each other, the longest first, and more of them than there are cores: who waits leaves one idle.
+PARTS := test-unmeasured test-worlds test-live test-pipeline test-processes test-others lint
+
+test: ## lint, types, all tests and how much of the code they run
 	@rm -f .coverage .coverage.*
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-live test-others test-unmeasured test-pipeline
+	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target $(PARTS)
 	$(BIN)/python -m coverage combine --quiet
 	$(BIN)/python -m coverage report
 
-test-pipeline: setup
-	$(BIN)/python -m pytest tests/pipeline
-
 test-live: setup
-	$(BIN)/python -m coverage run -m pytest $(LIVE) $(addprefix --ignore=,$(UNMEASURED))
+	$(BIN)/python -m coverage run -m pytest $(LIVE) $(addprefix --ignore=,$(PROCESSES))
+
+test-worlds: setup
+	$(BIN)/python -m coverage run -m pytest $(WORLDS) $(addprefix --ignore=,$(UNMEASURED))
 
 test-others: setup
-	$(BIN)/python -m coverage run -m pytest --ignore=tests/pipeline $(addprefix --ignore=,$(LIVE) $(UNMEASURED))
+	$(BIN)/python -m coverage run -m pytest $(addprefix --ignore=,tests/pipeline $(LIVE) $(WORLDS) $(UNMEASURED) $(PROCESSES))
+
+test-processes: setup
+	$(BIN)/python -m pytest $(PROCESSES)
 
 test-unmeasured: setup
 	$(BIN)/python -m pytest $(UNMEASURED)
+
+test-pipeline: setup
+	$(BIN)/python -m pytest tests/pipeline
 
 lint: setup ## style, format and types, nothing changed
 	$(BIN)/ruff check $(SOURCES)

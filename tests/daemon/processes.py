@@ -13,7 +13,7 @@ from typing import Any
 
 from ordercast.cli.local_sites import free_ports
 
-START_S = 30.0
+START_S = 60.0
 
 
 class DaemonProcess:

@@ -40,7 +40,7 @@ async def serving(group: Group) -> AsyncIterator[None]:
             task.cancel()
 
 
-@within(60)
+@within(120)
 async def test_calls_work_through_a_daemon_whose_orderer_has_them(tmp_path: Path) -> None:
     async with (
         daemon(tmp_path, f"d-{fresh()}", "--orderer", "token", "--underlay", fresh(), "--listen", "none") as one,
@@ -61,7 +61,7 @@ async def test_calls_work_through_a_daemon_whose_orderer_has_them(tmp_path: Path
             assert "nobody holds handler 3" in errors
 
 
-@within(60)
+@within(120)
 async def test_calls_through_a_daemon_of_sites_say_that_its_orderer_has_none(tmp_path: Path) -> None:
     async with daemon(tmp_path, "d", "--listen", "none") as one:
         code, _, errors = await command("call", "calculator", "?", "--handler", "2", "--daemon", one.address)
@@ -69,7 +69,7 @@ async def test_calls_through_a_daemon_of_sites_say_that_its_orderer_has_none(tmp
         assert 'need orderer="token"' in errors
 
 
-@within(60)
+@within(120)
 async def test_the_commands_work_without_a_daemon() -> None:
     name = fresh()
     async with Node("ann", timing=QUICK) as ann:
@@ -96,7 +96,7 @@ async def test_the_commands_work_without_a_daemon() -> None:
             assert json.loads(out.splitlines()[-1])["payload"] == "hello"
 
 
-@within(60)
+@within(120)
 async def test_the_commands_work_as_a_node_in_a_shared_underlay() -> None:
     floor = fresh()
     async with Node("ann", timing=QUICK) as ann:
@@ -120,7 +120,7 @@ async def test_the_commands_work_as_a_node_in_a_shared_underlay() -> None:
         assert (code, out) == (0, "1 delivered to prices, trades\n")
 
 
-@within(60)
+@within(120)
 async def test_send_without_a_daemon_is_received_by_the_members() -> None:
     name = fresh()
     async with Node("ann", timing=QUICK) as ann:

@@ -125,7 +125,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("what", WRONG)
-@within(20)
+@within(60)
 async def test_what_no_client_sends_ends_its_session_only(tmp_path: Path, what: str) -> None:
     async with DaemonHouse(tmp_path) as house, house.client("watcher") as watcher:
         group = await watcher.join("prices")
@@ -161,7 +161,7 @@ class Sink:
         self.is_closed = True
 
 
-@within(20)
+@within(60)
 async def test_more_than_the_credit_ends_a_session_and_its_bytes_are_dropped(tmp_path: Path) -> None:
     async with DaemonHouse(tmp_path) as house:
         sink = Sink()
@@ -174,7 +174,7 @@ async def test_more_than_the_credit_ends_a_session_and_its_bytes_are_dropped(tmp
         assert "credit" in decode_close(last[1])[1]
 
 
-@within(20)
+@within(60)
 async def test_frames_that_come_byte_by_byte_are_understood(tmp_path: Path) -> None:
     async with DaemonHouse(tmp_path) as house, house.client("watcher") as watcher:
         group = await watcher.join("prices")
@@ -217,7 +217,7 @@ async def test_what_comes_behind_more_than_the_queue_takes_stays_behind_it(tmp_p
         raw.close()
 
 
-@within(20)
+@within(60)
 async def test_requests_that_wait_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ordercast.daemon.backlog.LATER_BYTES", 1_000)
     async with DaemonHouse(tmp_path) as house:
@@ -270,7 +270,7 @@ async def test_random_bytes_and_mutated_recordings_never_end_the_daemon(tmp_path
         assert house.hub.error is None
 
 
-@within(30)
+@within(60)
 async def test_another_version_and_no_client_at_all_are_refused(tmp_path: Path) -> None:
     async with DaemonHouse(tmp_path) as house:
         raw = await RawClient.open(house)
@@ -345,7 +345,7 @@ async def test_a_client_whose_program_does_not_receive_comes_back_when_it_does(t
                 break
 
 
-@within(30)
+@within(60)
 async def test_a_client_that_asks_and_does_not_read_is_not_heard_for_ever(tmp_path: Path) -> None:
     async with DaemonHouse(tmp_path) as house:
         raw = await RawClient.greeted(house)
@@ -383,7 +383,7 @@ async def test_two_hundred_and_fifty_clients_of_one_daemon_are_in_groups_of_ten(
         assert house.hub.seats.endings[SessionEnd.LOST] == 250
 
 
-@within(30)
+@within(60)
 async def test_a_client_that_connects_again_takes_the_place_of_its_lost_connection(tmp_path: Path) -> None:
     """A daemon may not have noticed yet that the machine of a client is gone."""
     async with DaemonHouse(tmp_path) as house:
@@ -402,7 +402,7 @@ async def test_a_client_that_connects_again_takes_the_place_of_its_lost_connecti
         second.close()
 
 
-@within(20)
+@within(60)
 async def test_a_daemon_that_is_full_says_so(tmp_path: Path) -> None:
     async with DaemonHouse(tmp_path, limits=Limits(max_sessions=1)) as house, house.client("one"):
         with pytest.raises(Exception, match="takes no more"):

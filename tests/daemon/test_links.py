@@ -85,7 +85,7 @@ def open_link(keeper: LinkKeeper, welcome: Welcome = WELCOME) -> tuple[DaemonLin
     return link, wire
 
 
-@within(10)
+@within(60)
 async def test_a_client_joins_its_groups_again_where_it_was_answered_last() -> None:
     keeper = LinkKeeper([DaemonAddress("one"), DaemonAddress("two")], "alice", True, 1 << 20)
     link, wire = open_link(keeper)
@@ -109,7 +109,7 @@ class BusyKeeper(LinkKeeper):
             pass
 
 
-@within(10)
+@within(60)
 async def test_an_answer_that_has_come_counts_though_the_client_was_busy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -142,7 +142,7 @@ def taken(seat: Seat) -> list[object]:
     return found
 
 
-@within(10)
+@within(60)
 async def test_the_signal_comes_once_in_each_view_of_groups_that_lose_a_member() -> None:
     """As at a node, and as clients of Spread have it (docs/protocol-client.md)."""
     keeper = LinkKeeper([DaemonAddress("one")], "alice", True, 1 << 20)
@@ -164,7 +164,7 @@ async def test_the_signal_comes_once_in_each_view_of_groups_that_lose_a_member()
     link.connection_lost(None)
 
 
-@within(10)
+@within(60)
 async def test_what_waits_for_a_group_that_is_left_without_a_connection_is_told_to_be_uncertain() -> None:
     """It goes out by the name of the group, and when that comes to nothing nobody is there to hear of it."""
     keeper = LinkKeeper([DaemonAddress("one")], "alice", True, 1 << 20)
@@ -212,7 +212,7 @@ def consumed(wire: Wire) -> int:
     return max([decode_count(body) for kind, body in wire.written if kind == FrameKind.CONSUMED], default=0)
 
 
-@within(10)
+@within(60)
 async def test_a_client_that_does_not_receive_takes_large_messages_no_further_than_its_window() -> None:
     """The last part of each is small, and the parts before have come to be consumed before it is whole."""
     window, size = 1 << 20, 100_000
@@ -232,7 +232,7 @@ async def test_a_client_that_does_not_receive_takes_large_messages_no_further_th
     link.connection_lost(None)
 
 
-@within(10)
+@within(60)
 async def test_a_client_that_is_closed_is_out_when_its_daemon_has_what_was_sent() -> None:
     """Also to groups that it is not in: no leave of those waits for it."""
     keeper = LinkKeeper([DaemonAddress("one")], "alice", True, 1 << 20)

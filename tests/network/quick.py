@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from functools import wraps
 from itertools import count
 from typing import Any
 
 from ordercast import Timing, run
-from ordercast.config import MS
+from ordercast.config import MS, SECOND
 
 # A member counts as dead sooner here, so that crashes do not make the tests slow; but not so soon that a busy machine
 # does it.
@@ -24,6 +25,8 @@ QUICK = Timing(
     recovery_wait_ns=200 * MS,
     linger_ns=200 * MS,
 )
+# Nobody counts as dead, however long a busy machine lets it wait: for tests that nobody fails in.
+PATIENT = replace(QUICK, suspect_busy_ns=600 * SECOND, suspect_rest_ns=600 * SECOND)
 Test = Callable[..., Coroutine[Any, Any, None]]
 _numbers = count()
 

@@ -23,7 +23,7 @@ from ordercast import (
 from ordercast.runtime.udp.counters import Counters
 from ordercast.runtime.udp.sockets import UnicastSocket
 
-on_loop = within(20)
+on_loop = within(60)
 
 
 async def failed_pair() -> tuple[list[Node], Group]:

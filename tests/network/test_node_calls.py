@@ -15,7 +15,7 @@ from ordercast import BlockingNode, CallTimeout, Group, Node, NotMember, Request
 from ordercast.groups.checks import MAX_CALL
 from ordercast.sim.checkers import check_all
 
-on_loop = within(30)
+on_loop = within(60)
 
 
 async def receive(group: Group) -> None:

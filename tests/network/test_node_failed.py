@@ -25,7 +25,7 @@ from ordercast import (
 )
 from ordercast.config import MS
 
-on_loop = within(30)
+on_loop = within(60)
 PRIMITIVES: list[Callable[[Group], Awaitable[object]]] = [
     lambda group: group.send(b"refused"),
     lambda group: group.send_many([b"refused"]),

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.network.quick import QUICK, fresh, within
+from tests.network.quick import PATIENT, QUICK, fresh, within
 
 from ordercast import (
     AGREED,
@@ -36,7 +36,7 @@ from ordercast.trace.convert import RAW_FOLDER
 from ordercast.trace.recorder import decode
 from ordercast.trace.schema import Row
 
-on_loop = within(30)
+on_loop = within(60)
 ORDERERS = ["token", "timestamp"]
 
 
@@ -301,7 +301,7 @@ async def test_leaving_and_coming_back_keeps_the_sender_s_numbers(orderer: str) 
 @on_loop
 async def test_one_node_in_many_groups_keeps_them_apart() -> None:
     names = [fresh() for _ in range(20)]
-    async with Node("a", timing=QUICK) as a, Node("b", timing=QUICK) as b:
+    async with Node("a", timing=PATIENT) as a, Node("b", timing=PATIENT) as b:
         ours = await asyncio.gather(*(a.join(name) for name in names))
         theirs = await asyncio.gather(*(b.join(name) for name in names))
         readers = [Reader(group) for group in ours]

@@ -90,7 +90,7 @@ def test_killed_processes_come_back_with_their_folders(
     story()
 
 
-@within(20)
+@within(60)
 async def test_two_nodes_cannot_have_one_folder(tmp_path: Path) -> None:
     node = Node("a", data_dir=tmp_path, timing=QUICK)
     try:
@@ -106,7 +106,7 @@ async def test_two_nodes_cannot_have_one_folder(tmp_path: Path) -> None:
         await again.close()
 
 
-@within(20)
+@within(60)
 async def test_a_node_that_left_comes_back_as_a_new_member(tmp_path: Path) -> None:
     """A clean leave removes the entry: nobody waits for the node, and it waits for nobody."""
     group = fresh()

@@ -10,7 +10,7 @@ from tests.network.quick import QUICK, fresh, within
 from ordercast import Batch, BlockingNode, Group, Left, Message, Node, NotMember, UsageError, View
 from ordercast.view import Reason
 
-on_loop = within(30)
+on_loop = within(60)
 ORDERERS = ["token", "sequencer", "timestamp"]
 MESSAGES = 300  # of 1,000 bytes: more than a history of 64 KiB holds
 

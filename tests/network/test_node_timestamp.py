@@ -17,7 +17,7 @@ from ordercast.sim.checkers import check_all
 from ordercast.view import Address
 from ordercast.wire.header import Kind
 
-on_loop = within(30)
+on_loop = within(60)
 
 
 class Condemned(WrappedEngine):

@@ -17,7 +17,7 @@ from tests.network.quick import QUICK, fresh, within
 import ordercast
 from ordercast import Group, Node, NotMember, Reason, UsageError, View
 
-on_loop = within(30)
+on_loop = within(60)
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "deploying.md"
 

@@ -170,12 +170,13 @@ def _spots(scope: FunctionNode, old: list[ast.stmt] | Node) -> Iterator[Spot]:
 
 def _runs(parent: ast.AST, old: list[ast.stmt]) -> Iterator[Spot]:
     """Where these statements stand one behind the other."""
-    wanted = [ast.dump(each) for each in old]
+    wanted, kinds = [ast.dump(each) for each in old], [type(each) for each in old]
     for field, value in ast.iter_fields(parent):
         if not isinstance(value, list) or not value or not isinstance(value[0], ast.stmt):
             continue
         for first in range(len(value) - len(old) + 1):
-            if [ast.dump(each) for each in value[first : first + len(old)]] == wanted:
+            found = value[first : first + len(old)]
+            if [type(each) for each in found] == kinds and [ast.dump(each) for each in found] == wanted:
                 yield Spot(parent, field, first, first + len(old))
 
 

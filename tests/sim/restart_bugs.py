@@ -106,26 +106,15 @@ RESTART_BUGS: Final[tuple[Bug, ...]] = (
         first_seed=1_820_007_598,  # a member has to crash between storing a view and sending what it ordered before
     ),
     Bug(
-        "a member that was let go before it crashed does not tell others the view that let it go",
+        "a member that was let go before it crashed tells others neither the view that let it go nor its vote",
         "FormerVote.on_control",
-        "self._say(source, Kind.WELCOME, welcome, ring, out)",
-        "pass",
+        ("self._say(source, Kind.WELCOME, welcome, ring, out)", "self._say_returned(source, out)"),
+        ("pass", "pass"),
         "A restarted member waits without an end for the vote of one that has left.",
         1,
         "sequencer",
         "endurance",
         first_seed=2_400_000_574,  # a member has to crash between storing its expulsion and telling it
-    ),
-    Bug(
-        "a member that left before it crashed is silent where others wait for its vote",
-        "FormerVote.on_control",
-        "self._say_returned(source, out)",
-        "pass",
-        "It put itself out, alone decided that, and crashed before it told: the others wait without an end.",
-        1,
-        "timestamp",
-        "endurance",
-        first_seed=2_740_000_269,  # the leader is the one that leaves, and crashes while it stores that
     ),
     Bug(
         "a newcomer that alone is left in a kept view is not welcomed",

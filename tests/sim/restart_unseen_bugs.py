@@ -18,4 +18,26 @@ RESTART_UNSEEN: Final[tuple[Bug, ...]] = (
         "sequencer",
         "endurance",
     ),
+    Bug(
+        "a member that was let go before it crashed does not tell others the view that let it go",
+        "FormerVote.on_control",
+        "self._say(source, Kind.WELCOME, welcome, ring, out)",
+        "pass",
+        "Latency only: it gives its vote as well. Without both they wait forever, which a seed shows. "
+        "tests/unit/test_membership_returning.py catches it.",
+        0,
+        "sequencer",
+        "endurance",
+    ),
+    Bug(
+        "a member that left before it crashed is silent where others wait for its vote",
+        "FormerVote.on_control",
+        "self._say_returned(source, out)",
+        "pass",
+        "Latency only where it is asked for its view, and tells that. Rare otherwise: members with a log must wait for "
+        "it. tests/unit/test_membership_returning.py catches it.",
+        0,
+        "sequencer",
+        "endurance",
+    ),
 )

@@ -36,9 +36,9 @@ NAMES: Final = ("ann", "bob", "cleo", "dan", "eve")
 MIXED_IN: Final = ("AGREED", "RESILIENT(1)", "MAJORITY", "SAFE")
 """What members send besides the service that they are told, where their orderer gives it."""
 
-START_TIMEOUT_S: Final = 30.0
-RECOVERY_TIMEOUT_S: Final = 30.0
-DRAIN_TIMEOUT_S: Final = 30.0
+START_TIMEOUT_S: Final = 60.0
+RECOVERY_TIMEOUT_S: Final = 60.0
+DRAIN_TIMEOUT_S: Final = 60.0
 POLL_S: Final = 0.05
 SETTLE_S: Final = 1.0
 """How long after a pause views are watched: a suspected member is out by then, or will not be."""
