@@ -14,6 +14,17 @@ def _bug(name: str, function: str, old: str, new: str, breaks: str, bound: int, 
 
 
 RESTART_BUGS: Final[tuple[Bug, ...]] = (
+    Bug(
+        "a restarted member gives up its vote for a smaller group of strangers",
+        "Returning._on_ring",
+        "waits = STRANGE_WAITS if is_strange else FOREIGN_WAITS",
+        "waits = FOREIGN_WAITS",
+        "A member that was silent for a while waits for that vote without an end.",
+        1,
+        "token",
+        "endurance",
+        first_seed=5_200_000_490,  # a newcomer makes a group while one member is paused and the other restarts
+    ),
     _bug(
         "changes without a failure are not stored",
         "Keeping.changed",

@@ -305,6 +305,20 @@ def test_another_ring_that_does_not_follow_is_joined() -> None:
         assert part.is_over is is_over
 
 
+def test_a_smaller_ring_of_strangers_is_not_joined_soon() -> None:
+    """A newcomer that heard nobody has made it. Members of the last view may be silent for now, and need this vote."""
+    stranger = member("z")
+    part = returning()
+    for size, second, is_over in ((1, 5, False), (1, 9, False), (1, 34, False), (1, 36, True)):
+        beacon = encode_ring(Ring("prices", 101, 9, "z/0", size, True, stranger, CONFIG))
+        part.on_control(second * SECOND, Kind.BEACON, stranger.address, 0, stranger.id, beacon, Outbox())
+        assert part.is_over is is_over
+    part, beacon = returning(), encode_ring(Ring("prices", 101, 9, "z/0", 9, True, stranger, CONFIG))
+    for second, is_over in ((5, False), (8, True)):  # larger than ours was: the group may be there now
+        part.on_control(second * SECOND, Kind.BEACON, stranger.address, 0, stranger.id, beacon, Outbox())
+        assert part.is_over is is_over
+
+
 def test_each_other_ring_has_its_own_time_to_say_that_it_follows() -> None:
     """One that is heard for the first time may be the next one, although another has been heard long before."""
     me, part, out = member("b", 1), returning(), Outbox()
