@@ -389,6 +389,21 @@ def test_a_node_that_was_given_up_is_asked_how_far_it_is_although_it_speaks() ->
     assert deaf.news[-1].epoch.number == office.desk.directory.epoch
 
 
+def test_a_node_that_has_not_taken_an_epoch_gets_it_again_when_it_says_how_far_it_is() -> None:
+    """It had no leader when the epoch came, which its courier has acknowledged. Its region would stand still."""
+    office = Office()
+    office.register(A)
+    office.join(A, "fx")
+    office.wait(SECOND)
+    caller = office.callers[A.id]
+    last = caller.news[-1].epoch.number
+    caller.news.clear()
+    office.say(A, Kind.PONG, encode_standing(NodeStanding(SERVICE, last - 1)))
+    assert [news.epoch.number for news in caller.news] == [last]
+    office.say(A, Kind.PONG, encode_standing(NodeStanding(SERVICE, last)))
+    assert len(caller.news) == 1, "it has it"
+
+
 def test_a_new_leader_asks_everybody_how_far_they_are() -> None:
     office = Office()
     office.register(A)

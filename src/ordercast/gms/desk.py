@@ -261,9 +261,11 @@ class Desk:
 
     def _on_pong(self, mailed: Mailed, standing: NodeStanding) -> None:
         node = mailed.sender
+        told = self._told.get(node)
         if self.directory.node(node) is None or standing.service != self.directory.service:
             self._put_out(node, mailed.source)
-        elif node not in self._told:
+        elif told is None or (standing.epoch < told and not self._mail.is_full(node)):
+            # A node takes no epoch while it looks for the leader, and its courier acknowledges it nevertheless.
             self._told[node] = standing.epoch
             self._tell(node)
 
