@@ -434,13 +434,18 @@ class Desk:
         directory = self.directory
         sizes = {region: len(state.view.members) for region, state in directory.regions.items()}
         unwatched = [node for node, state in directory.nodes.items() if sizes.get(state.region, 0) < 2]
-        pings, dead = self._vigil.look(now_ns, unwatched)
+        pings, doubted, dead = self._vigil.look(now_ns, unwatched)
         for node in pings:
             state = directory.node(node)
             if state is None:
                 self._vigil.forget(node)
             else:
                 self._mail.post(node, state.member.address, Kind.PING, self._replica(now_ns))
+        for node in doubted:
+            state = directory.node(node)
+            region = directory.regions.get(state.region) if state is not None else None
+            if region is not None:
+                self._vigil.suspect_all(now_ns, [member.id for member in region.view.members])
         for node in dead:
             self._gathering.order(node, NodeRequest(Ask.EXCLUDE, text="it does not answer"))
         for node, epochs in directory.owed.items():
