@@ -11,7 +11,7 @@ from ordercast.config import SECOND, Timing
 from ordercast.engine import NEVER
 from ordercast.gms.desk import CONFIRM_NS, Desk, desk_id
 from ordercast.gms.gathering import BATCH_NS, BATCHES_AT_ONCE, STALE_NS, VIEW_NS, VIEWS_AT_ONCE
-from ordercast.gms.vigil import DEAD_NS, SILENT_NS
+from ordercast.gms.vigil import DEAD_NS, DOUBT_NS, SILENT_NS
 from ordercast.membership.epochs import EpochNews, decode_news
 from ordercast.orderers.regions.given import REGIONS_UNDERLAY
 from ordercast.parts.courier import Courier
@@ -297,6 +297,24 @@ def test_an_accused_node_is_asked_and_excluded_only_if_it_is_silent() -> None:
     assert office.callers[A.id].news[-1].epoch.excluded == (C.id,)
 
 
+def test_where_one_does_not_answer_its_neighbours_are_asked_as_well() -> None:
+    """A cut takes several: the region would find them one after the other, each after seconds."""
+    office = Office()
+    office.register(A, B, C)
+    for node in (A, B, C):
+        office.join(node, "fx")
+    office.wait(2 * VIEW_NS)
+    office.say(A, Kind.ACCUSE, encode_accused(Accused(B.id, 1, 1, Accusation.TOKEN)))
+    office.wait(DOUBT_NS + SECOND // 2)
+    assert Kind.PING in office.kinds(C)
+    assert Kind.PING in office.kinds(A)
+    office.say(A, Kind.PONG, encode_standing(NodeStanding(SERVICE, office.desk.directory.epoch)))
+    asked = office.kinds(A).count(Kind.PING)
+    office.wait(DEAD_NS)
+    assert office.neighbours(A) == ["a"]
+    assert office.kinds(A).count(Kind.PING) == asked, "once, as it has answered"
+
+
 def test_a_node_that_nobody_watches_has_to_send_heartbeats() -> None:
     office = Office()
     office.register(A, B)
@@ -387,6 +405,21 @@ def test_a_node_that_was_given_up_is_asked_how_far_it_is_although_it_speaks() ->
     deaf.news.clear()
     office.say(A, Kind.PONG, encode_standing(NodeStanding(SERVICE, 3)))
     assert deaf.news[-1].epoch.number == office.desk.directory.epoch
+
+
+def test_a_node_that_has_not_taken_an_epoch_gets_it_again_when_it_says_how_far_it_is() -> None:
+    """It had no leader when the epoch came, which its courier has acknowledged. Its region would stand still."""
+    office = Office()
+    office.register(A)
+    office.join(A, "fx")
+    office.wait(SECOND)
+    caller = office.callers[A.id]
+    last = caller.news[-1].epoch.number
+    caller.news.clear()
+    office.say(A, Kind.PONG, encode_standing(NodeStanding(SERVICE, last - 1)))
+    assert [news.epoch.number for news in caller.news] == [last]
+    office.say(A, Kind.PONG, encode_standing(NodeStanding(SERVICE, last)))
+    assert len(caller.news) == 1, "it has it"
 
 
 def test_a_new_leader_asks_everybody_how_far_they_are() -> None:

@@ -261,9 +261,11 @@ class Desk:
 
     def _on_pong(self, mailed: Mailed, standing: NodeStanding) -> None:
         node = mailed.sender
+        told = self._told.get(node)
         if self.directory.node(node) is None or standing.service != self.directory.service:
             self._put_out(node, mailed.source)
-        elif node not in self._told:
+        elif told is None or (standing.epoch < told and not self._mail.is_full(node)):
+            # A node takes no epoch while it looks for the leader, and its courier acknowledges it nevertheless.
             self._told[node] = standing.epoch
             self._tell(node)
 
@@ -432,13 +434,18 @@ class Desk:
         directory = self.directory
         sizes = {region: len(state.view.members) for region, state in directory.regions.items()}
         unwatched = [node for node, state in directory.nodes.items() if sizes.get(state.region, 0) < 2]
-        pings, dead = self._vigil.look(now_ns, unwatched)
+        pings, doubted, dead = self._vigil.look(now_ns, unwatched)
         for node in pings:
             state = directory.node(node)
             if state is None:
                 self._vigil.forget(node)
             else:
                 self._mail.post(node, state.member.address, Kind.PING, self._replica(now_ns))
+        for node in doubted:
+            state = directory.node(node)
+            region = directory.regions.get(state.region) if state is not None else None
+            if region is not None:
+                self._vigil.suspect_all(now_ns, [member.id for member in region.view.members])
         for node in dead:
             self._gathering.order(node, NodeRequest(Ask.EXCLUDE, text="it does not answer"))
         for node, epochs in directory.owed.items():

@@ -112,6 +112,10 @@ class DeskMail:
     def has_waiting(self, node: int) -> bool:
         return node in self._waiting
 
+    def is_full(self, node: int) -> bool:
+        """Whether so much waits for it that what it says of itself is older than that."""
+        return len(self._waiting.get(node, ())) >= PARCELS_OUT
+
     def drop(self, node: int) -> None:
         """Nothing that waits for it, or is on its way, is of any use. If it comes back, it must not be given up for
         what it has not answered before."""
