@@ -27,7 +27,14 @@ from ordercast.api.group import CALL_TIMEOUT_S, Group
 from ordercast.api.handles import OpenGroups
 from ordercast.api.seat import JoinRequest, NodeBackend, Seat
 from ordercast.api.shared import SharedUnderlay
-from ordercast.api.terms import PLAIN_TERMS, UnderlayTerms, as_request, regions_request
+from ordercast.api.terms import (
+    PLAIN_TERMS,
+    UnderlayTerms,
+    as_request,
+    check_carried,
+    check_contact,
+    regions_request,
+)
 from ordercast.config import REGIONS_ORDERER, REGIONS_UNDERLAY, SITES_ORDERER, SITES_UNDERLAY
 from ordercast.errors import CallTimeout, JoinRefused, NotMember, UsageError
 from ordercast.groups.caller import Call
@@ -161,6 +168,7 @@ class NodeBase:
         if underlay is None:
             underlay = self._backend.carrier or UNDERLAYS.get(orderer or usual)
         if underlay is not None:
+            check_carried(REGIONS_ORDERER if underlay == REGIONS_UNDERLAY else orderer or usual, terms, contact)
             asked: dict[str, object] = {**terms, "contact": contact}
             flow = terms.get("flow") if underlay == REGIONS_UNDERLAY else None
             if flow is not None:
@@ -231,10 +239,7 @@ class NodeBase:
             terms = {**terms, "orderer": REGIONS_ORDERER}
         request = as_request(self._backend.defaults, terms)
         orderer = request.config.orderer
-        if contact is not None and orderer == SITES_ORDERER:
-            raise UsageError("the configuration of sites says where the daemons are: leave contact out")
-        if contact is not None and orderer == REGIONS_ORDERER:
-            raise UsageError("regions are found by their membership service: leave contact out")
+        check_contact(orderer, contact)
         if orderer == REGIONS_ORDERER and underlay != REGIONS_UNDERLAY:
             raise UsageError(f"all regions of a node are the underlay {REGIONS_UNDERLAY!r}: leave underlay out")
         if contact is not None and create:
