@@ -138,6 +138,17 @@ def test_a_join_is_told_at_once_what_regions_have_not() -> None:
     run(program, FakeService())
 
 
+def test_a_join_without_a_service_says_how_to_get_one() -> None:
+    service = FakeService()
+    service.is_silent = True
+
+    async def program(node: Simulation) -> None:
+        with pytest.raises(TimeoutError, match=r"ordercast gms.*gms='embedded'"):
+            await node("a").join("red", orderer="regions", timeout=2)
+
+    run(program, service)
+
+
 def test_policies_of_other_orderers_are_none_of_regions() -> None:
     async def program(node: Simulation) -> None:
         a = node("a")

@@ -256,7 +256,8 @@ class NodeBase:
                 self._shared.pop(underlay, None)
                 self._open.abandon(handle._seat)
             if isinstance(error, TimeoutError) and bound.expired():
-                raise TimeoutError(f"no way into the underlay {underlay!r} was found in {timeout} s") from None
+                hint = _NEEDS_SERVICE if orderer == REGIONS_ORDERER else ""
+                raise TimeoutError(f"no way into the underlay {underlay!r} was found in {timeout} s{hint}") from None
             raise
         return handle
 
@@ -477,6 +478,13 @@ class NodeBase:
         if waiting:
             patience = CALLS_PATIENCE_S if timeout is None else min(timeout / 2, CALLS_PATIENCE_S)
             await asyncio.wait(waiting, timeout=patience)
+
+
+_NEEDS_SERVICE: Final = (
+    "; regions need a membership service that answers: run `ordercast gms`, or make the node with gms='embedded', "
+    "and where multicast does not find the service, with gms=['host:port']"
+)
+"""Most often a node that was made without a word of the service has none."""
 
 
 def _check_shared(name: str | None, underlay: str, terms: dict[str, object]) -> str:

@@ -37,7 +37,7 @@ from ordercast.sim.sessions.plan import describe_sessions, drawn_sessions
 from ordercast.sim.sessions.run import run_sessions
 from ordercast.sim.site_groups import drawn_site_groups
 from ordercast.sim.tables import ladder_lines, pipe_lines
-from ordercast.trace.run import RunInfo
+from ordercast.trace.run import RunInfo, parameters_of_sites
 
 HELD: Final = 0
 VIOLATED: Final = 1
@@ -369,6 +369,10 @@ def write_trace(folder: Path, outcome: Outcome, plan: ManyGroups | None = None) 
     if plan is not None:
         services = plan.services
         parameters |= {"groups": len(plan.groups), "underlay": UNDERLAY}
+    if scenario.topology is not None and scenario.orderer == SITES_ORDERER:
+        # Otherwise a judge of the trace would take the run for one in which at most one part of a partition goes on.
+        places = {daemon.name: daemon.site for daemon in scenario.topology.config.daemons}
+        parameters = parameters_of_sites(places, parameters)
     info = RunInfo.simulated(seed=scenario.seed, orderer=scenario.orderer, services=services, parameters=parameters)
     # How it ended is no parameter, so it is not part of the name. A judge of the trace must know it.
     replace(info, parameters={**info.parameters, "quiet": outcome.is_quiet}).write(folder)
