@@ -129,7 +129,7 @@ def test_a_join_is_told_at_once_what_regions_have_not() -> None:
             ({"contact": "127.0.0.1:7000"}, "leave contact out"),
         ):
             with pytest.raises(UsageError, match=text):
-                await a.join("red", orderer="regions", **terms)  # type: ignore[arg-type]
+                await a.join("red", orderer="regions", **terms)
         with pytest.raises(TypeError, match="no argument 'archive'"):
             await a.join("red", orderer="regions", archive="x")  # type: ignore[call-arg]
         with pytest.raises(UsageError, match=r"buffers: these belong to the underlay.*attach\('regions', "):
