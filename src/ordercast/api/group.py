@@ -273,7 +273,7 @@ class Group:
         """Have a function asked for messages when they may leave, instead of sending them (orderer "regions" only).
 
         `fn(room_bytes, max_messages)` returns payloads. It is called when rate and window permit, must not block, and
-        rests after an empty answer until `signal()` of what is returned. An exception stops it, and so does another feed."""
+        rests after an empty answer until `signal()` of what is returned. An exception or another feed stops it."""
         seat = self._seat
         seat.check_open()
         chosen = self._default_service if service is None else service
