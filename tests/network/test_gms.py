@@ -17,12 +17,14 @@ import pytest
 from tests.sim.gms_world import Attendant
 
 from ordercast import Node
+from ordercast.cli.gms import tell_replicas
 from ordercast.cli.main import main
 from ordercast.config import Timing
 from ordercast.errors import UsageError
 from ordercast.gms.replica import GmsReplica
 from ordercast.runtime.node import SessionNode
 from ordercast.view import Address
+from ordercast.wire.gms import Replica
 
 NAMES = [f"topic/{index:06}" for index in range(20_000)]
 
@@ -96,6 +98,8 @@ def _replicas(nodes: list[Node]) -> int:
 async def test_addresses_of_the_service_are_checked() -> None:
     with pytest.raises(UsageError, match="embedded"):
         Node("x", gms="10.0.0.1:7000")
+    with pytest.raises(UsageError, match="not 3"):
+        Node("x", gms=3)  # type: ignore[arg-type]
     async with Node("y", gms=["127.0.0.1:7000"]) as node:
         assert node.service_addresses == [("127.0.0.1", 7_000)]
         assert node.embedded_service is None
@@ -135,9 +139,23 @@ def test_what_the_command_cannot_use_is_named(tmp_path: Path, capsys: pytest.Cap
         (["--plan", str(tmp_path)], "is no plan: it has no plan.json"),
         (["--dump", str(tmp_path / "now.txt")], "now.txt is neither .parquet nor .csv"),
         (["--dump", str(tmp_path / "none" / "now.csv")], "none is no folder"),
+        (["--host", "192.0.2.7"], "192.0.2.7 is not on loopback, and nothing is encrypted yet: add --insecure"),
     ):
         assert main(["gms", *words]) == 2
         assert says in capsys.readouterr().err
+
+
+def test_a_status_that_nobody_answers_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    tell_replicas([], has_peers=False, as_json=False)
+    told = capsys.readouterr()
+    assert not told.out
+    assert told.err == (
+        "ordercast gms: no replica answered within 1 s; where multicast does not reach them, name them with --peers\n"
+    )
+    tell_replicas([Replica(7, 3, 1, ("127.0.0.1", 7_000), 0, ("", 0))], has_peers=False, as_json=False)
+    told = capsys.readouterr()
+    assert told.out == "127.0.0.1:7000: service 0000000000000007, epoch 3, leader at None\n"
+    assert not told.err
 
 
 @in_loop

@@ -191,5 +191,10 @@ def test_fuzz_and_sim_take_regions(capsys: pytest.CaptureFixture[str]) -> None:
     told = json.loads(capsys.readouterr().out)
     assert told["held"]
     assert told["delivered"] > 60
+    assert main(["sim", *flags, "--restart", "1"]) == 0
+    told = capsys.readouterr().out
+    assert " 60 messages, 1 faults, " in told
+    assert " crash for " in told
+    assert " send " not in told  # a line for each would hide all others
     assert main(["sim", "--orderer", "regions", "--recovery", "manual"]) == 2
     assert main(["fuzz", "--orderer", "regions", "--profile", "membership", "--runs", "1"]) == 2

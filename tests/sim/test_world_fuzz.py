@@ -21,6 +21,10 @@ from ordercast.cli.sim import scenario_of
 from ordercast.errors import UsageError
 from ordercast.sim.chance import random_scenario
 from ordercast.sim.fuzz import fuzz, seeds_until_caught
+from ordercast.trace.run import RunInfo
+from ordercast.trace.schema import CONTINUE
+
+WAN = Path(__file__).parents[2] / "examples" / "wan.toml"
 
 
 def sim_args(*words: str) -> argparse.Namespace:
@@ -146,6 +150,16 @@ def test_sim_prints_json_and_writes_the_same_trace_twice(tmp_path: Path, capsys:
     assert len(files) == 4
     for file in files:
         assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "two" / file).read_bytes()
+
+
+def test_the_trace_of_sites_says_that_every_part_of_a_partition_goes_on(tmp_path: Path) -> None:
+    """Without it a judge of the trace would not look for safe delivery and self delivery."""
+    words = ["--orderer", "sites", "--topology", str(WAN), "--messages", "10", "--seconds", "1"]
+    assert command("sim", *words, "--trace", str(tmp_path / "trace")) == 0
+    info = RunInfo.read(tmp_path / "trace")
+    assert info.partitions == CONTINUE
+    assert info.parameters["sites"]["w3"] == "west"
+    assert info.parameters["min_members"] == 1
 
 
 @pytest.mark.parametrize("service", ["UNRELIABLE", "RELIABLE", "CAUSAL", "RESILIENT(3)", "MAJORITY"])

@@ -60,6 +60,7 @@ class FakeService:
         self._regions: dict[frozenset[str], int] = {}
         self._gone: list[int] = []  # nodes that the next epoch excludes
         self.is_held = False  # requests wait
+        self.is_silent = False  # nobody finds it
         self.waiting: list[tuple[FakeRegions, str, list[str]]] = []
         self.members: dict[int, str] = {}  # all that there ever were, by their ids
         self.made: list[FakeRegions] = []  # engines, in the order of making
@@ -164,7 +165,7 @@ class FakeRegions:
         self.seq = 0
         self.consumed = -1
         self.reason: Waiting | None = None
-        self._poll_ns = 0
+        self._poll_ns = NEVER
         self.is_closed = False
 
     def supports(self, service: Service) -> bool:
@@ -278,6 +279,8 @@ class FakeRegions:
     # Driving.
 
     def start(self, now_ns: int, _out: Outbox) -> None:
+        if self.service.is_silent:
+            return
         self.state = Attending.IN
         self._upcalls.append(Joined())
         self._poll_ns = now_ns + POLL_NS

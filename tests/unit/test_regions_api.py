@@ -117,6 +117,38 @@ def test_the_first_join_says_how_a_node_paces_what_it_sends_to_regions(flow: str
     run(program, FakeService())
 
 
+def test_a_join_is_told_at_once_what_regions_have_not() -> None:
+    """Not to give it to `attach`, which would refuse it as well."""
+
+    async def program(node: Simulation) -> None:
+        a = node("a")
+        for terms, text in (
+            ({"min_members": 2}, "leave min_members out"),
+            ({"resilience": 1}, "needs another orderer"),
+            ({"slow": "wait"}, "leave slow out"),
+            ({"contact": "127.0.0.1:7000"}, "leave contact out"),
+        ):
+            with pytest.raises(UsageError, match=text):
+                await a.join("red", orderer="regions", **terms)
+        with pytest.raises(TypeError, match="no argument 'archive'"):
+            await a.join("red", orderer="regions", archive="x")  # type: ignore[call-arg]
+        with pytest.raises(UsageError, match=r"buffers: these belong to the underlay.*attach\('regions', "):
+            await a.join("red", orderer="regions", buffers=1 << 23)
+
+    run(program, FakeService())
+
+
+def test_a_join_without_a_service_says_how_to_get_one() -> None:
+    service = FakeService()
+    service.is_silent = True
+
+    async def program(node: Simulation) -> None:
+        with pytest.raises(TimeoutError, match=r"ordercast gms.*gms='embedded'"):
+            await node("a").join("red", orderer="regions", timeout=2)
+
+    run(program, service)
+
+
 def test_policies_of_other_orderers_are_none_of_regions() -> None:
     async def program(node: Simulation) -> None:
         a = node("a")
@@ -775,6 +807,30 @@ def test_a_feed_is_asked_when_something_may_leave_and_rests_after_an_empty_answe
         feed.signal()
         await asyncio.sleep(1)
         assert len(asked) == 6
+
+    run(program, service)
+
+
+def test_a_second_feed_takes_the_place_of_the_first() -> None:
+    """The first one is stopped before the second is expected, or nobody would ever ask the second."""
+    service = FakeService()
+
+    async def program(node: Simulation) -> None:
+        a, b = await both_in(node, "red")
+        group, regions = a.group("red"), await a.attach("regions")
+        first = group.feed(lambda _room, _most: [])
+        left = [b"second"]
+        second = group.feed(lambda _room, _most: [left.pop()] if left else [])
+        assert not first.is_active
+        assert (await messages(b.group("red"), 1))[0].payload == b"second"
+        first.signal()
+        left.append(b"again")
+        second.signal()
+        assert (await messages(b.group("red"), 1))[0].payload == b"again"
+        regions.feed(lambda _room, _most: [])
+        pairs = [("red", b"of the node")]
+        regions.feed(lambda _room, _most: [pairs.pop()] if pairs else [])
+        assert (await messages(b.group("red"), 1))[0].payload == b"of the node"
 
     run(program, service)
 

@@ -39,7 +39,6 @@ class Feed(Generic[_Given]):
     ) -> None:
         if not callable(fn):
             raise UsageError(f"a feed is a function fn(room_bytes, max_messages), not {fn!r}")
-        seat.expect_feed(True)
         self._seat = seat
         self._fn = fn
         self._offer = offer
@@ -47,6 +46,10 @@ class Feed(Generic[_Given]):
         self._rest: list[_Given] = []  # given, and not taken yet
         self._is_stopped = False
         self.is_active = True
+
+    def _start(self) -> None:
+        """It is the feed of its handle now."""
+        self._seat.expect_feed(True)
 
     def signal(self) -> None:
         """The function has something again."""

@@ -273,17 +273,17 @@ class Group:
         """Have a function asked for messages when they may leave, instead of sending them (orderer "regions" only).
 
         `fn(room_bytes, max_messages)` returns payloads. It is called when rate and window permit, must not block, and
-        rests after an empty answer until `signal()` of what is returned. An exception stops it."""
+        rests after an empty answer until `signal()` of what is returned. An exception or another feed stops it."""
         seat = self._seat
         seat.check_open()
         chosen = self._default_service if service is None else service
-        feed = Feed(seat, fn, group_offer(seat, chosen, type), self._loop)
-        self._feed_by(feed)
+        self._feed_by(feed := Feed(seat, fn, group_offer(seat, chosen, type), self._loop))
         return feed
 
     def _feed_by(self, feed: Feed[Any]) -> None:
         if self._feed is not None:
-            self._feed.stop()
+            self._feed.stop()  # first, since that ends what the seat expects of the new one
+        feed._start()
         self._feed = feed
 
     async def flush(self) -> None:

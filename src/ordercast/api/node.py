@@ -27,7 +27,14 @@ from ordercast.api.group import CALL_TIMEOUT_S, Group
 from ordercast.api.handles import OpenGroups
 from ordercast.api.seat import JoinRequest, NodeBackend, Seat
 from ordercast.api.shared import SharedUnderlay
-from ordercast.api.terms import PLAIN_TERMS, UnderlayTerms, as_request, regions_request
+from ordercast.api.terms import (
+    PLAIN_TERMS,
+    UnderlayTerms,
+    as_request,
+    check_carried,
+    check_contact,
+    regions_request,
+)
 from ordercast.config import REGIONS_ORDERER, REGIONS_UNDERLAY, SITES_ORDERER, SITES_UNDERLAY
 from ordercast.errors import CallTimeout, JoinRefused, NotMember, UsageError
 from ordercast.groups.caller import Call
@@ -161,6 +168,7 @@ class NodeBase:
         if underlay is None:
             underlay = self._backend.carrier or UNDERLAYS.get(orderer or usual)
         if underlay is not None:
+            check_carried(REGIONS_ORDERER if underlay == REGIONS_UNDERLAY else orderer or usual, terms, contact)
             asked: dict[str, object] = {**terms, "contact": contact}
             flow = terms.get("flow") if underlay == REGIONS_UNDERLAY else None
             if flow is not None:
@@ -231,10 +239,7 @@ class NodeBase:
             terms = {**terms, "orderer": REGIONS_ORDERER}
         request = as_request(self._backend.defaults, terms)
         orderer = request.config.orderer
-        if contact is not None and orderer == SITES_ORDERER:
-            raise UsageError("the configuration of sites says where the daemons are: leave contact out")
-        if contact is not None and orderer == REGIONS_ORDERER:
-            raise UsageError("regions are found by their membership service: leave contact out")
+        check_contact(orderer, contact)
         if orderer == REGIONS_ORDERER and underlay != REGIONS_UNDERLAY:
             raise UsageError(f"all regions of a node are the underlay {REGIONS_UNDERLAY!r}: leave underlay out")
         if contact is not None and create:
@@ -251,7 +256,8 @@ class NodeBase:
                 self._shared.pop(underlay, None)
                 self._open.abandon(handle._seat)
             if isinstance(error, TimeoutError) and bound.expired():
-                raise TimeoutError(f"no way into the underlay {underlay!r} was found in {timeout} s") from None
+                hint = _NEEDS_SERVICE if orderer == REGIONS_ORDERER else ""
+                raise TimeoutError(f"no way into the underlay {underlay!r} was found in {timeout} s{hint}") from None
             raise
         return handle
 
@@ -472,6 +478,13 @@ class NodeBase:
         if waiting:
             patience = CALLS_PATIENCE_S if timeout is None else min(timeout / 2, CALLS_PATIENCE_S)
             await asyncio.wait(waiting, timeout=patience)
+
+
+_NEEDS_SERVICE: Final = (
+    "; regions need a membership service that answers: run `ordercast gms`, or make the node with gms='embedded', "
+    "and where multicast does not find the service, with gms=['host:port']"
+)
+"""Most often a node that was made without a word of the service has none."""
 
 
 def _check_shared(name: str | None, underlay: str, terms: dict[str, object]) -> str:

@@ -127,6 +127,33 @@ def check_regions(given: Mapping[str, object]) -> None:
         )
 
 
+def check_carried(orderer: str, given: UnderlayTerms, contact: object) -> None:
+    """Raise if words that came with a join do not exist, or go with no underlay of this orderer. The error says what to
+    do instead: told to give them to `attach`, a program would only hear it there."""
+    check_words(given)
+    terms: UnderlayTerms = {**PLAIN_TERMS, **given}
+    check_contact(orderer, contact)
+    if orderer == SITES_ORDERER:
+        check_sites(terms)
+    if orderer == REGIONS_ORDERER:
+        check_regions(terms)
+
+
+def check_words(given: UnderlayTerms) -> None:
+    """Raise if a join, or an attach, has a word that there is not."""
+    unknown = sorted(given.keys() - PLAIN_TERMS.keys())
+    if unknown:
+        raise TypeError(f"join and attach have no argument {unknown[0]!r}")
+
+
+def check_contact(orderer: str, contact: object) -> None:
+    """Raise if the members of an underlay of this orderer are not found through one of them."""
+    if contact is not None and orderer == SITES_ORDERER:
+        raise UsageError("the configuration of sites says where the daemons are: leave contact out")
+    if contact is not None and orderer == REGIONS_ORDERER:
+        raise UsageError("regions are found by their membership service: leave contact out")
+
+
 def regions_request(defaults: GroupConfig) -> JoinRequest:
     """A join on regions that asks for nothing in particular: any node that is on regions has it."""
     return as_request(defaults, {"orderer": REGIONS_ORDERER})
@@ -134,9 +161,7 @@ def regions_request(defaults: GroupConfig) -> JoinRequest:
 
 def as_request(defaults: GroupConfig, given: UnderlayTerms) -> JoinRequest:
     """Raise what is wrong. Header, contact and underlay are the caller's to add."""
-    unknown = sorted(given.keys() - PLAIN_TERMS.keys())
-    if unknown:
-        raise TypeError(f"join and attach have no argument {unknown[0]!r}")
+    check_words(given)
     terms: UnderlayTerms = {**PLAIN_TERMS, **given}
     orderer = terms["orderer"] or defaults.orderer
     create, recovery, alone, slow = terms["create"], terms["recovery"], terms["alone"], terms["slow"]

@@ -8,6 +8,7 @@ import json
 import logging
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,9 +21,10 @@ from ordercast.gms.probe import ServiceProbe
 from ordercast.gms.replica import MAX_REPLICAS, GmsReplica, Say
 from ordercast.orderers.regions.given import REGIONS_UNDERLAY
 from ordercast.pipeline.regions.plan import placement_of
-from ordercast.runtime.addresses import peer_address
+from ordercast.runtime.addresses import interface_address, is_loopback, peer_address
 from ordercast.runtime.node import SessionNode
 from ordercast.runtime.running import run as run_loop
+from ordercast.wire.gms import Replica
 
 HELP: Final = "run a replica of the membership service of regions"
 DESCRIPTION: Final = (
@@ -62,6 +64,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run until SIGTERM, or ask."""
     peers = [peer_address(each) for each in args.peers.split(",") if each]
+    host = interface_address(args.host)
+    if not is_loopback(host) and not args.insecure:
+        raise UsageError(
+            f"{host} is not on loopback, and nothing is encrypted yet: add --insecure if that is all right"
+        )
     if args.status:
         return run_loop(_ask(args, peers))
     plan = labels_of(placement_of(args.plan)) if args.plan is not None else ()
@@ -147,7 +154,13 @@ async def _ask(args: argparse.Namespace, peers: list[tuple[str, int]]) -> int:
         await asyncio.sleep(SEARCH_S)
         driver.host.attached.remove(probe)
         probe.stop()
-    for found in probe.found.values():
+    tell_replicas(list(probe.found.values()), has_peers=bool(peers), as_json=args.json)
+    return 0 if probe.leader is not None else 1
+
+
+def tell_replicas(replicas: Sequence[Replica], *, has_peers: bool, as_json: bool) -> None:
+    """What each replica said; where there is none, that on standard error."""
+    for found in replicas:
         told = {
             "service": f"{found.service:016x}",
             "epoch": found.epoch,
@@ -155,5 +168,7 @@ async def _ask(args: argparse.Namespace, peers: list[tuple[str, int]]) -> int:
             "leader": _shown(found.leader_address) if found.leader else None,
         }
         shown = f"{told['address']}: service {told['service']}, epoch {told['epoch']}, leader at {told['leader']}"
-        print(json.dumps(told) if args.json else shown, flush=True)
-    return 0 if probe.leader is not None else 1
+        print(json.dumps(told) if as_json else shown, flush=True)
+    if not replicas:
+        hint = "" if has_peers else "; where multicast does not reach them, name them with --peers"
+        print(f"ordercast gms: no replica answered within {SEARCH_S:g} s{hint}", file=sys.stderr)

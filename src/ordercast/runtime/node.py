@@ -135,6 +135,8 @@ class Node(NodeBase):
         others = [peer_address(peer) for peer in peers]
         if isinstance(gms, str) and gms != EMBEDDED:
             raise UsageError(f'gms is a list of addresses, or "{EMBEDDED}": write gms=[{gms!r}]')
+        if gms is not None and not isinstance(gms, Iterable):
+            raise UsageError(f'gms is a list of addresses, or "{EMBEDDED}", not {gms!r}')
         if placement is not None and gms != EMBEDDED:
             raise UsageError(f'a placement is for a node that runs the service: give gms="{EMBEDDED}" with it')
         plan = labels_of(placement) if placement is not None else ()

@@ -63,6 +63,7 @@ class Deed(StrEnum):
 
 OF_REPLICAS: Final = frozenset((Deed.CRASH_REPLICA, Deed.STOP_REPLICA, Deed.CRASH_SERVICE))
 SENDING: Final = frozenset((Deed.SEND, Deed.SEND_MANY, Deed.SEND_EACH, Deed.SEND_TO))
+FAILING: Final = frozenset((Deed.STALL, Deed.CRASH, Deed.KILL, Deed.CRASH_REPLICA, Deed.CRASH_SERVICE))
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +113,16 @@ class RegionsPlan:
     def last_ns(self) -> int:
         ends = [act.at_ns + act.for_ns for act in self.acts]
         return max([BEGIN_NS, self.scenario.last_ns, *ends, *[node.start_ns for node in self.nodes]])
+
+    @property
+    def messages(self) -> int:
+        """How many are sent."""
+        return sum(act.count for act in self.acts if act.kind in SENDING)
+
+    @property
+    def failures(self) -> int:
+        """How many there are, of nodes and of the network."""
+        return len(self.scenario.faults) + sum(act.kind in FAILING for act in self.acts)
 
     @property
     def config(self) -> GroupConfig:
@@ -174,15 +185,15 @@ def drawn_regions(seed: int) -> RegionsPlan:
     return RegionsPlan(scenario, nodes, replicas, tuple(sorted(acts, key=lambda act: act.at_ns)))
 
 
-def describe_regions(plan: RegionsPlan) -> list[str]:
-    """Lines for people: who is there, and what they do."""
+def describe_regions(plan: RegionsPlan, *, with_sends: bool = True) -> list[str]:
+    """Lines for people: who is there, and what they do; on request without what is sent, which may be very long."""
     lines = [
         f"{node.name}: in {', '.join(node.groups)}"
         + (", all at one place" if node.is_fed else "")
         + (", with a replica" if node.brings_service else "")
         for node in plan.nodes
     ]
-    return [*lines, *map(str, plan.acts)]
+    return [*lines, *(str(act) for act in plan.acts if with_sends or act.kind not in SENDING)]
 
 
 def _draw_nodes(
