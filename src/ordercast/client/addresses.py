@@ -65,6 +65,8 @@ def parse_addresses(given: str | Iterable[str] | None) -> list[DaemonAddress]:
     """Read one address, or several; None: the environment says it, or the usual socket."""
     if given is None:
         given = os.environ.get(DAEMON_VARIABLE) or f"unix:{default_socket()}"
+    if not isinstance(given, Iterable):
+        given = [given]
     texts = [text.strip() for text in given.split(",")] if isinstance(given, str) else list(given)
     addresses = [parse_address(text) for text in texts if text]
     if not addresses:

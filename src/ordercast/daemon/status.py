@@ -28,6 +28,7 @@ def _status(seats: Seats, _argument: str) -> dict[str, Any]:
     host = seats.host
     base = next((port for port in host.session.places if port.underlay == seats.underlay), None)
     view = base.view if base is not None else None
+    found = base.channel.watching.status_of(base) if base is not None else None
     sessions = seats.all
     limits = seats.limits
     return {
@@ -37,7 +38,9 @@ def _status(seats: Seats, _argument: str) -> dict[str, Any]:
         "orderer": seats.config.orderer,
         "view": view.id if view is not None else None,
         "daemons": [str(member) for member in view.members] if view is not None else [],
-        "state": str(base.channel.watching.status_of(base).state) if base is not None else "left",
+        "state": str(found.state) if found is not None else "left",
+        "text": found.text if found is not None else "",
+        "waiting_for": list(found.waiting_for) if found is not None else [],
         "groups": len(_records(seats)),
         "sessions": len(sessions),
         "held_bytes": seats.held_bytes,
