@@ -310,6 +310,18 @@ async def test_the_daemon_says_why_its_underlay_stands_still(tmp_path: Path) -> 
         sending.cancel()
 
 
+@within(20)
+async def test_the_daemon_says_which_one_is_missing_though_nobody_waits(tmp_path: Path) -> None:
+    async with DaemonHouse(tmp_path, "first") as first:
+        gone = str(first.node.member)
+        async with DaemonHouse(tmp_path, "second", floor=first.floor) as second, second.client("alice") as alice:
+            first.node.abort()
+            while (status := await alice.ask("status"))["state"] == "working":
+                await asyncio.sleep(0.01)
+            assert status["text"], "at once, and not only when something has waited for a second"
+            assert status["waiting_for"] == [gone]
+
+
 class Outside:
     """A node that its underlay does not let in."""
 
