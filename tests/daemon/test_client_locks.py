@@ -14,6 +14,7 @@ from tests.network.quick import fresh, within
 
 from ordercast import (
     Answer,
+    CallTimeout,
     Group,
     LockDenied,
     NotMember,
@@ -362,3 +363,21 @@ async def test_the_blocking_twin_has_locks_handlers_and_calls(tmp_path: Path) ->
             await asyncio.sleep(0.005)
         assert await bob.call(b"what?", handler=2) == b"WHAT?"
         assert await working == [(True, True, True), True, None]
+
+
+@within(20)
+async def test_a_call_without_an_answer_says_so_from_inside_and_outside(tmp_path: Path) -> None:
+    async with (
+        DaemonHouse(tmp_path) as house,
+        in_group(house, "server") as (server,),
+        house.client("alice") as alice,
+        server.handler(2),
+    ):
+        no_answer = (
+            "the holder of handler 2 of 'work' has not answered within 0.05 s: the call may or may not have been"
+        )
+        with pytest.raises(CallTimeout, match=no_answer):
+            await alice.call("work", b"?", handler=2, timeout=0.05)
+        await alice.join("work")
+        with pytest.raises(CallTimeout, match=no_answer):
+            await alice.call("work", b"?", handler=2, timeout=0.05)

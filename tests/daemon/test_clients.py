@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import cast
 
 import pytest
 from tests.daemon.houses import DaemonHouse
@@ -14,6 +15,7 @@ from ordercast.client.queries import MAX_QUESTIONS
 from ordercast.config import SECOND
 from ordercast.daemon.config import DaemonConfig
 from ordercast.daemon.daemon import OrdercastDaemon
+from ordercast.daemon.hub import DaemonNode
 
 DAY_NS = 86_400 * SECOND
 
@@ -117,6 +119,18 @@ async def test_a_name_is_unique_and_a_daemon_that_is_not_there_is_said_so(tmp_pa
     for wrong in ("nobody", "tcp://", "unix:", "http://x:1"):
         with pytest.raises(UsageError, match="unix:PATH"):
             await connect(wrong)
+    with pytest.raises(UsageError, match="not at 5"):
+        await connect(5)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="a text, not 5"):
+        await connect(name=5)  # type: ignore[arg-type]
+
+
+@within(20)
+async def test_the_name_of_a_client_is_its_own_and_not_its_daemons(tmp_path: Path) -> None:
+    async with DaemonHouse(tmp_path) as house, house.client("alice") as alice, house.client() as nobody:
+        assert alice.name == "alice"
+        assert nobody.name == nobody.member.label
+        assert alice.member.name == house.node.name
 
 
 @within(60)
@@ -127,7 +141,7 @@ async def test_what_a_client_has_not_says_what_to_use_instead(tmp_path: Path) ->
             await alice.call("other", b"?", handler=1, again=True)
         with pytest.raises(UsageError, match="priorit"):
             await group.send(b"", priority=3)
-        with pytest.raises(UsageError, match="belong to the underlay"):
+        with pytest.raises(UsageError, match=r"belong to the underlay.*a client takes it as it is: leave them out"):
             await alice.join("other", max_members=3)
         with pytest.raises(UsageError, match="already"):
             await alice.join("prices")
@@ -280,3 +294,50 @@ async def test_a_client_that_is_in_no_group_sends_more_than_its_window_at_once(
         await outside.underlay.flush()
         received = await payloads(group, 6_000)
         assert [each.rstrip(b"\0") for each in received] == [b"%d" % number for number in range(6_000)]
+
+
+@within(20)
+async def test_the_daemon_says_why_its_underlay_stands_still(tmp_path: Path) -> None:
+    house = DaemonHouse(tmp_path)
+    await house.node.attach(house.floor, orderer="token", min_members=3)
+    async with house, house.client("alice") as alice:
+        assert (await alice.ask("status"))["text"] == ""
+        sending = asyncio.create_task(alice.send(b"nobody hears", groups=["prices"], confirm=True))
+        while (status := await alice.ask("status"))["state"] != "stalled":
+            await asyncio.sleep(0.01)
+        assert "has 1" in status["text"]
+        assert status["waiting_for"] == []
+        sending.cancel()
+
+
+@within(20)
+async def test_the_daemon_says_which_one_is_missing_though_nobody_waits(tmp_path: Path) -> None:
+    async with DaemonHouse(tmp_path, "first") as first:
+        gone = str(first.node.member)
+        async with DaemonHouse(tmp_path, "second", floor=first.floor) as second, second.client("alice") as alice:
+            first.node.abort()
+            while (status := await alice.ask("status"))["state"] == "working":
+                await asyncio.sleep(0.01)
+            assert status["text"], "at once, and not only when something has waited for a second"
+            assert status["waiting_for"] == [gone]
+
+
+class Outside:
+    """A node that its underlay does not let in."""
+
+    is_aborted = False
+
+    async def attach(self, *_: object, **__: object) -> None:
+        raise TimeoutError
+
+    def abort(self) -> None:
+        self.is_aborted = True
+
+
+@within(10)
+async def test_a_daemon_that_its_underlay_does_not_let_in_says_what_to_do() -> None:
+    node = Outside()
+    daemon = OrdercastDaemon(DaemonConfig(unix="/nowhere"), lambda _: cast(DaemonNode, node))
+    with pytest.raises(UsageError, match="'sites' has not let this daemon in within 60 s: look at the daemons"):
+        await daemon.start()
+    assert node.is_aborted

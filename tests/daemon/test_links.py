@@ -16,7 +16,7 @@ from ordercast.client.addresses import DaemonAddress
 from ordercast.client.link import DaemonLink, LinkKeeper
 from ordercast.config import GroupConfig
 from ordercast.daemon.encoding import EventEncoder
-from ordercast.engine import Transitional
+from ordercast.engine import StallReason, Transitional
 from ordercast.errors import NotMember
 from ordercast.groups.events import Batch, Left, PortEvent, Uncertain
 from ordercast.service import AGREED
@@ -25,9 +25,12 @@ from ordercast.wire.block import head_of
 from ordercast.wire.client_frames import decode_count, decode_join
 from ordercast.wire.daemon_frames import (
     Credit,
+    StallNotice,
     ViewWriter,
     Welcome,
     encode_credit,
+    encode_resumed,
+    encode_stalled,
     encode_transitional,
     encode_welcome_frame,
 )
@@ -246,3 +249,27 @@ async def test_a_client_that_is_closed_is_out_when_its_daemon_has_what_was_sent(
     assert base.gone == Left(True, False, "left")
     assert wire.written[-1][0] == FrameKind.SEND
     link.connection_lost(None)
+
+
+@within(10)
+async def test_a_client_logs_that_its_daemon_stands_still_and_its_status_has_the_numbers(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    keeper = LinkKeeper([DaemonAddress(path="nowhere")], "alice", False, 1 << 20)
+    link, _ = open_link(keeper)
+    (seat,) = keeper.session.open_many(["prices"], b"")
+    notice = StallNotice(StallReason.NO_QUORUM, ("d2/8",), 1.5, "1 of 2 members answer", 1, 2)
+    with caplog.at_level("INFO", logger="ordercast.group"):
+        link.data_received(encode_stalled(notice))
+        link.data_received(encode_credit(Credit(7, 1 << 20)))
+        status = seat.status
+        link.data_received(encode_resumed(StallReason.NO_QUORUM, 2.0))
+    assert (status.have, status.need, status.waiting_for) == (1, 2, ("d2/8",))
+    assert seat.status.have == seat.status.need == 0
+    stalled, resumed = [(each.levelname, each.getMessage()) for each in caplog.records]
+    assert stalled[0] == "WARNING"
+    assert stalled[1].startswith("alice@d1/7 in 'sites': no progress for ")
+    assert stalled[1].endswith(" s: 1 of 2 members answer")
+    assert resumed[0] == "INFO"
+    assert "goes on after" in resumed[1]
+    keeper.stop(NotMember("the test is over"))

@@ -237,6 +237,7 @@ def test_a_configuration_is_checked_and_errors_say_what_to_do(
         ("--orderer", "token", "--peers", "x:y"): "x:y",
         ("--orderer", "token", "--underlay", "x" * 300): "1 to 255 bytes",
         ("--site", "east"): "give its file",
+        ("--listen", "4810"): "write host:port",
     }
     for words, text in wrong.items():
         assert main(["daemon", *words, "--check"]) == 2, words

@@ -216,6 +216,8 @@ async def test_mistakes_raise_at_the_call() -> None:
         await node.join("g")
     with pytest.raises(UsageError):
         await node.join("h", min_members=0)
+    with pytest.raises(UsageError, match="min_members=3 can never be met: the group has at most 2 members"):
+        await node.join("h", min_members=3, max_members=2)
     with pytest.raises(UsageError):
         await node.join("h", recovery="perhaps")  # type: ignore[arg-type]
     with pytest.raises(UsageError):

@@ -175,7 +175,7 @@ class NodeBase:
                 del asked["flow"]  # the node's, for all groups on regions: whichever comes first sets it
             if orderer in (usual, *UNDERLAYS):
                 del asked["orderer"]  # said to be as it is, or where the underlay gets it from
-            name = _check_shared(name, underlay, asked)
+            name = _check_shared(name, underlay, asked, self._where_terms_go(underlay))
             return await self._join_shared(name, underlay, orderer, header, timeout, flow)
         request = as_request(self._backend.defaults, terms)
         if contact is not None and create:
@@ -419,7 +419,8 @@ class NodeBase:
         except TimeoutError:
             if not bound.expired():
                 raise
-            raise CallTimeout(_how_far(group, call, timeout)) from None
+            how_far = _how_far(group, call, timeout) if call is not None else _no_answer(group, handler, timeout)
+            raise CallTimeout(how_far) from None
         return call.answer if handler is not None else None
 
     async def __aenter__(self) -> Self:
@@ -435,6 +436,10 @@ class NodeBase:
     def _check_running(self) -> None:
         if self._open.error is not None:
             raise self._open.error
+
+    def _where_terms_go(self, underlay: str) -> str:
+        """What to do with terms of an underlay that were given to the join of a group."""
+        return f"give them to await node.attach({underlay!r}, ...) before the first join"
 
     async def _leave_regions(self) -> None:
         """Leave all groups on regions: before a replica of the membership service in this node ends."""
@@ -487,7 +492,7 @@ _NEEDS_SERVICE: Final = (
 """Most often a node that was made without a word of the service has none."""
 
 
-def _check_shared(name: str | None, underlay: str, terms: dict[str, object]) -> str:
+def _check_shared(name: str | None, underlay: str, terms: dict[str, object], where_terms_go: str) -> str:
     """Raise what a join of a lightweight group cannot have. Its name."""
     check_underlay_name(underlay)
     if name == underlay:
@@ -497,15 +502,22 @@ def _check_shared(name: str | None, underlay: str, terms: dict[str, object]) -> 
     given = [word for word, value in terms.items() if value != PLAIN_TERMS.get(word)]
     if given:
         raise UsageError(
-            f"{', '.join(given)}: these belong to the underlay and not to one of its groups; "
-            f"give them to await node.attach({underlay!r}, ...) before the first join"
+            f"{', '.join(given)}: these belong to the underlay and not to one of its groups; {where_terms_go}"
         )
     return name
 
 
-def _how_far(group: str, call: Call | None, timeout: float | None) -> str:
+def _no_answer(group: str, handler: int | None, timeout: float | None) -> str:
+    """The same of a call that was a message of a member or of an underlay, whose way is not known."""
+    missing = f"the call to {group!r} has not been seen to be delivered"
+    if handler is not None:
+        missing = f"the holder of handler {handler} of {group!r} has not answered"
+    return f"{missing} within {timeout} s: the call may or may not have been carried out"
+
+
+def _how_far(group: str, call: Call, timeout: float | None) -> str:
     """What is known of a call that has not come to an end in time."""
-    if call is None or call.number < 0:
+    if call.number < 0:
         return f"the call to {group!r} has not left within {timeout} s: earlier ones are still under way"
     if call.is_acknowledged:
         return f"the call to {group!r} was delivered, and handler {call.handler} has not answered within {timeout} s"

@@ -197,6 +197,8 @@ def as_request(defaults: GroupConfig, given: UnderlayTerms) -> JoinRequest:
     for word, limit in limits.items():
         if limit is not None:
             check_number(word, limit)
+    if max_members is not None and isinstance(min_members, int) and min_members > max_members:
+        raise UsageError(f"min_members={min_members} can never be met: the group has at most {max_members} members")
     if buffers is not None and buffers > MAX_BUFFERS:
         raise UsageError(f"buffers are at most {MAX_BUFFERS} bytes, not {buffers}")
     if ttl is not None and not 0 <= ttl <= MAX_TTL:

@@ -39,6 +39,7 @@ def _lines(status: dict[str, Any]) -> list[str]:
     lines = [
         f"daemon    {status['daemon']} at {status['address']}",
         f"underlay  {status['underlay']} ({status['orderer']}), {status['state']}, view {status['view'] or '-'}",
+        *([f"          {status['text']}"] if status.get("text") else []),
         f"daemons   {', '.join(status['daemons']) or '-'}",
         f"groups    {status['groups']}",
         f"sessions  {status['sessions']} of {limits['max_sessions']}; ended: {ended}",

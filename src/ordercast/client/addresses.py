@@ -61,11 +61,13 @@ def checked_host(host: str) -> str:
     return host
 
 
-def parse_addresses(given: str | Iterable[str] | None) -> list[DaemonAddress]:
+def parse_addresses(given: object) -> list[DaemonAddress]:
     """Read one address, or several; None: the environment says it, or the usual socket."""
     if given is None:
         given = os.environ.get(DAEMON_VARIABLE) or f"unix:{default_socket()}"
-    texts = [text.strip() for text in given.split(",")] if isinstance(given, str) else list(given)
+    if isinstance(given, str):
+        given = [text.strip() for text in given.split(",")]
+    texts = list(given) if isinstance(given, Iterable) else [given]
     addresses = [parse_address(text) for text in texts if text]
     if not addresses:
         raise UsageError("say where the daemon is: connect('unix:PATH') or connect('tcp://host:port')")

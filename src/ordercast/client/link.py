@@ -12,6 +12,7 @@ from ordercast.client.addresses import DaemonAddress
 from ordercast.client.half_open import end_when_alone
 from ordercast.client.session import ClientSession
 from ordercast.errors import JoinRefused, NotMember, OrdercastError, UsageError, WireError
+from ordercast.groups.status import Stalled
 from ordercast.wire.client_frames import encode_ping
 from ordercast.wire.daemon_frames import Refusal, Welcome, decode_close, decode_refused, decode_welcome_frame
 from ordercast.wire.endings import SessionEnd
@@ -37,6 +38,7 @@ _FINAL: Final = frozenset((SessionEnd.PROTOCOL, SessionEnd.KICKED, SessionEnd.RE
 """After these a client does not come back by itself."""
 
 _log = logging.getLogger("ordercast.client")
+_group_log = logging.getLogger("ordercast.group")
 
 
 class SessionListener(Protocol):
@@ -57,6 +59,7 @@ class DaemonLink(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._heard_s = loop.time()
         self._ping: asyncio.TimerHandle | None = None
+        self._stalled: Stalled | None = None  # that the log has
         self._loop = loop
         self.opened: asyncio.Future[None] = loop.create_future()
         self.closed: asyncio.Future[tuple[str, str]] = loop.create_future()  # the word and the text of a CLOSE
@@ -87,6 +90,8 @@ class DaemonLink(asyncio.Protocol):
                     session.on_frame(kind, body)
         except WireError as error:
             self._end(SessionEnd.LOST, f"the daemon sent what no daemon sends: {error}")
+        if session.stalled is not self._stalled:
+            self._log_stall(session)
         self._keeper.came()
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -111,6 +116,18 @@ class DaemonLink(asyncio.Protocol):
     def abort(self) -> None:
         if self._transport is not None:
             self._transport.abort()
+
+    def _log_stall(self, session: ClientSession) -> None:
+        """Here and not in the session, which also runs in the simulator, where nothing is logged. The daemon logs it as
+        well, but the program that waits is this one."""
+        before, self._stalled = self._stalled, session.stalled
+        stalled, underlay = session.stalled, session.terms.underlay
+        if stalled is None:
+            lasted_s = self._loop.time() - before.since if before is not None else 0.0
+            _group_log.info("%s in %r: goes on after %.1f s without progress", session.member, underlay, lasted_s)
+            return
+        lasted_s, text = self._loop.time() - stalled.since, stalled.text
+        _group_log.warning("%s in %r: no progress for %.1f s: %s", session.member, underlay, lasted_s, text)
 
     def _on_first(self, kind: int, body: bytes) -> None:
         if kind == FrameKind.WELCOME:

@@ -45,6 +45,11 @@ class ClientNode(NodeBase):
         return f"<{type(self).__name__} {self.member} at {self._keeper.address}{state}: {names}>"
 
     @property
+    def name(self) -> str:
+        """The name of this client at its daemon, which `member.name` is the name of."""
+        return self.member.label
+
+    @property
     def address(self) -> DaemonAddress | None:
         """The daemon that this client is connected to, or was last."""
         return self._keeper.address
@@ -77,6 +82,9 @@ class ClientNode(NodeBase):
         if "error" in answer:
             raise UsageError(str(answer["error"]))
         return answer
+
+    def _where_terms_go(self, underlay: str) -> str:
+        return f"the daemon has made {underlay!r}, and a client takes it as it is: leave them out"
 
     async def close(self) -> None:
         """Leave all groups in order, and disconnect."""
@@ -119,6 +127,8 @@ async def connect(
     """
     check_timeout(timeout)
     addresses = parse_addresses(address)
+    if name is not None and not isinstance(name, str):
+        raise UsageError(f"the name of a client is a text, not {name!r}")
     wrong = wrong_with(name) if name else ""
     if wrong:
         raise UsageError(f"the name of a client {wrong}")

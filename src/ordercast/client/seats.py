@@ -115,18 +115,20 @@ class ClientSeat:
             state, reason, text = GroupState.STALLED, stalled.reason, stalled.text
         elif view is None:
             state = GroupState.JOINING
-        waiting_for = session.stalled.waiting_for if state == GroupState.STALLED and session.stalled else ()
-        since = session.stalled.since if state == GroupState.STALLED and session.stalled else session.lost_since
+        told = session.stalled if state == GroupState.STALLED else None
+        since = told.since if told is not None else session.lost_since
         return GroupStatus(
             state,
             view,
             view.members if view is not None else (),
             reason,
-            waiting_for,
+            told.waiting_for if told is not None else (),
             since if reason is not None else None,
             text,
             session.queue.count,
             session.sending.unconfirmed,
+            told.have if told is not None else 0,
+            told.need if told is not None else 0,
         )
 
     def stats(self) -> dict[str, int]:

@@ -218,7 +218,7 @@ def _addresses(value: object) -> tuple[tuple[str, int], ...]:
 
 def _address(text: str) -> tuple[str, int]:
     host, colon, port = text.rpartition(":")
-    if not colon:
+    if not colon and not text.isdecimal():  # to the system 4810 would be the address 0.0.18.202
         return text, DAEMON_PORT
     if not host or not port.isdecimal() or int(port) > 65_535:
         raise ValueError(f"{text!r} is no address for clients; write host:port, as in 127.0.0.1:{DAEMON_PORT}")

@@ -65,7 +65,7 @@ class OrdercastDaemon:
         config = self.config
         self.node = node = self._make_node(config)
         try:
-            await node.attach(config.underlay, orderer=config.orderer, timeout=ATTACH_S)
+            await self._attach(node)
             self.hub = Hub(node, config.underlay, config.limits)
             self.listener = Listener(self.hub)
             if config.unix is not None:
@@ -80,6 +80,18 @@ class OrdercastDaemon:
                 await self.listener.close()
             node.abort()
             raise
+
+    async def _attach(self, node: DaemonNode) -> None:
+        """Come into the underlay. Its log lines say why that takes long."""
+        underlay = self.config.underlay
+        try:
+            await node.attach(underlay, orderer=self.config.orderer, timeout=ATTACH_S)
+        except TimeoutError as error:
+            raise UsageError(
+                f"the underlay {underlay!r} has not let this daemon in within {ATTACH_S:g} s: look at the daemons that "
+                "are in it (`ordercast status` there). If too few of them are left to go on, stop all of them, and "
+                "start anew"
+            ) from error
 
     async def _take_spread(self, hub: Hub) -> None:
         """Let clients of Spread in, where the configuration says so."""

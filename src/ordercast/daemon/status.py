@@ -28,6 +28,12 @@ def _status(seats: Seats, _argument: str) -> dict[str, Any]:
     host = seats.host
     base = next((port for port in host.session.places if port.underlay == seats.underlay), None)
     view = base.view if base is not None else None
+    found = base.channel.watching.status_of(base) if base is not None else None
+    text, waiting_for = (found.text, found.waiting_for) if found is not None else ("", ())
+    if base is not None and not text and not base.channel.engine.is_working:
+        # Nobody waits for anything, so nobody has asked yet why nothing goes on.
+        waiting = base.channel.engine.waiting(seats.passes.now_ns())
+        text, waiting_for = (waiting.text, waiting.waiting_for) if waiting is not None else ("", ())
     sessions = seats.all
     limits = seats.limits
     return {
@@ -37,7 +43,9 @@ def _status(seats: Seats, _argument: str) -> dict[str, Any]:
         "orderer": seats.config.orderer,
         "view": view.id if view is not None else None,
         "daemons": [str(member) for member in view.members] if view is not None else [],
-        "state": str(base.channel.watching.status_of(base).state) if base is not None else "left",
+        "state": str(found.state) if found is not None else "left",
+        "text": text,
+        "waiting_for": list(waiting_for),
         "groups": len(_records(seats)),
         "sessions": len(sessions),
         "held_bytes": seats.held_bytes,
