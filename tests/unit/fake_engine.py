@@ -73,23 +73,22 @@ class Exchange:
         for engine in self.members:
             old = [other for other in self.members if other not in news]
             came = [engine] if engine in news else old
-            engine.pending.append(
-                View(
-                    self.counter,
-                    creator,
-                    ring=1,
-                    incarnation=1,
-                    seq=self.seq,
-                    position=self.position,
-                    members=tuple(other.me for other in self.members),
-                    numbers={},
-                    reason=reason,
-                    subject=subject,
-                    header=header,
-                    came_with=tuple(str(other.me) for other in came),
-                    locks=dict(self.locks),
-                )
+            engine.view = View(
+                self.counter,
+                creator,
+                ring=1,
+                incarnation=1,
+                seq=self.seq,
+                position=self.position,
+                members=tuple(other.me for other in self.members),
+                numbers={},
+                reason=reason,
+                subject=subject,
+                header=header,
+                came_with=tuple(str(other.me) for other in came),
+                locks=dict(self.locks),
             )
+            engine.pending.append(engine.view)
 
     def order(self) -> None:
         """Order what waits, if the exchange is open."""

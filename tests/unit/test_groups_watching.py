@@ -183,6 +183,26 @@ def test_a_group_below_its_bootstrap_says_so() -> None:
     assert (event.reason, event.have, event.need) == (StallReason.BOOTSTRAP, 1, 3)
 
 
+def test_a_group_below_its_bootstrap_says_so_although_nothing_waits() -> None:
+    exchange = Exchange()
+    host = make_host(exchange)
+    port = host.open(0, "own", config=GroupConfig(bootstrap=2))
+    host.finish(0)
+    told(port)
+    fake(port).stall = Waiting(StallReason.BOOTSTRAP, (), "the group begins with 2 members, and has 1", 1, 2)
+    run_until(host, STALL_NS // 2)
+    assert told(port) == []
+    run_until(host, 2 * STALL_NS)
+    assert [event.reason for event in told(port)] == [StallReason.BOOTSTRAP]
+    assert port.channel.watching.status_of(port).state == "stalled"
+    other = make_host(exchange, "b")
+    other.open(2 * STALL_NS, "own", config=GroupConfig(bootstrap=2))
+    fake(port).stall = None
+    run_until(host, 4 * STALL_NS)
+    assert [type(event) for event in told(port)] == [Resumed]
+    assert port.channel.watching.due_ns == NEVER, "enough members, and nothing waits: nobody looks any more"
+
+
 def test_an_application_that_holds_up_the_others_is_named_in_its_own_log() -> None:
     exchange = Exchange()
     host = make_host(exchange)

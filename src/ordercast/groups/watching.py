@@ -18,6 +18,7 @@ from ordercast.groups.status import GroupState, GroupStatus, Resumed, Stalled
 if TYPE_CHECKING:
     from ordercast.groups.channel import Channel
     from ordercast.groups.port import Port
+    from ordercast.view import View
 
 STALL_NS: Final = SECOND  # without progress: this is what the guide promises
 UNEXPLAINED_NS: Final = 5 * SECOND  # after this a wait must have a reason
@@ -75,10 +76,12 @@ class StallWatch:
         "_channel",
         "_given",
         "_holding",
+        "_is_short",
         "_is_told_holding",
         "_is_unexplained",
         "_requests",
         "_told",
+        "_view",
         "_work",
         "asking",
         "due_ns",
@@ -89,6 +92,9 @@ class StallWatch:
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
+        # Whether the view has too few members to begin: nothing has to wait for that to be told
+        self._view: View | None = None
+        self._is_short = False
         # What may stand still
         self._work = Standstill()  # joins, leaves, sends and confirmations, and a ring that does not work
         self._requests = Standstill()  # locks and calls
@@ -171,7 +177,10 @@ class StallWatch:
         channel = self._channel
         if channel.is_over:
             return False
-        if channel.view is None or channel.leaving or not channel.engine.is_working:
+        if channel.view is not self._view:
+            self._view = channel.view
+            self._is_short = channel.engine.short_of() is not None
+        if channel.view is None or channel.leaving or self._is_short or not channel.engine.is_working:
             return True
         for stream in channel.streams:
             if stream.outstanding or stream.ready or stream.queue.count:
@@ -199,7 +208,8 @@ class StallWatch:
             for stream in channel.streams
             if stream.outstanding or stream.ready or stream.queue.count
         ]
-        if not sends and not channel.leaving and channel.engine.is_working:
+        is_short = channel.engine.short_of() is not None
+        if not sends and not channel.leaving and not is_short and channel.engine.is_working:
             return None
         return (view.id, tuple(sends), len(channel.leaving), channel.is_leaving)
 
