@@ -123,6 +123,7 @@ def test_what_was_measured_is_kept_and_not_measured_again(tmp_path: Path) -> Non
     assert again.found == first.found
     assert len(told) == 1
     assert told[0].startswith("1 of 1 runs: 2 nodes")
+    assert told[0].endswith("s of a processor")
 
 
 def test_runs_of_another_version_are_not_taken(tmp_path: Path) -> None:

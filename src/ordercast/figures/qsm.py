@@ -15,6 +15,7 @@ import multiprocessing
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
+from time import process_time
 from typing import Any, Final
 
 from ordercast.errors import UsageError
@@ -236,13 +237,14 @@ def qsm_figures(
     # The longest first: with several processes the last one does not run alone for long. One process begins with what
     # takes least, so that a stop leaves most of it.
     missing.sort(key=_receptions, reverse=jobs > 1)
-    for run, found in _measured(missing, jobs):
+    for run, found, took_s in _measured(missing, jobs):
         known[run] = found
         done += 1
         if kept is not None:
             keep(kept, run, found)
         if progress is not None:
-            progress(f"{done} of {len(wanted)} runs: {run.nodes} nodes, {run.seconds} s, {found.rate:,.0f} messages/s")
+            what = f"{run.nodes} nodes, {run.seconds} s, {found.rate:,.0f} messages/s"
+            progress(f"{done} of {len(wanted)} runs: {what}; took {took_s:.0f} s of a processor")
     return QsmFigures(plan, shown, {run: known[run] for run in wanted})
 
 
@@ -251,17 +253,21 @@ def _receptions(run: RegionRun) -> float:
     return (run.seconds + run.warm_s) * run.nodes * (run.first_rate / run.stands_for + 8 * max(1, run.underlays))
 
 
-def _measured(runs: list[RegionRun], jobs: int) -> Iterator[tuple[RegionRun, RegionFound]]:
+Timed = tuple[RegionRun, RegionFound, float]  # with the seconds of a processor that it took
+
+
+def _measured(runs: list[RegionRun], jobs: int) -> Iterator[Timed]:
     if jobs == 1 or len(runs) < 2:
-        for run in runs:
-            yield run, measure(run)
+        yield from map(_timed, runs)
         return
     with multiprocessing.get_context("spawn").Pool(min(jobs, len(runs))) as pool:
-        yield from pool.imap_unordered(_pair, runs)
+        yield from pool.imap_unordered(_timed, runs)
 
 
-def _pair(run: RegionRun) -> tuple[RegionRun, RegionFound]:
-    return run, measure(run)
+def _timed(run: RegionRun) -> Timed:
+    begin_s = process_time()
+    found = measure(run)
+    return run, found, process_time() - begin_s
 
 
 # What was measured before. --------------------------------------------------------------------------------------------

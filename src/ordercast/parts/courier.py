@@ -409,6 +409,8 @@ class Courier:
         return found.sender.waiting if found is not None else 0
 
     def deadline_ns(self) -> int:
+        if not self._active:
+            return self._ready_ns
         return min([self._ready_ns, *[peer.sender.due_ns for peer in self._active.values()]])
 
     # Inputs
@@ -470,6 +472,10 @@ class Courier:
     # Output
 
     def step(self, now_ns: int) -> CourierOutput:
+        if not (self._active or self._acks or self._given_up):
+            # Nearly every pass of a receiver.
+            self._ready_ns = NEVER
+            return CourierOutput([], [], [], [])
         acks = [
             CourierAck(self._me, peer, receiver.connection, receiver.received, receiver.asked_by, receiver.mask())
             for peer, receiver in [(peer, found.receiver) for peer, found in self._acks.items()]

@@ -93,6 +93,7 @@ class MemberView:
         "fresh_bytes",
         "given",
         "is_drained",
+        "leader",
         "me",
         "members",
         "meter",
@@ -154,10 +155,7 @@ class MemberView:
         """Somebody was excluded."""
         self._partitions = partitions_of(self.given, self._exclusions.out_of(self.given.epoch))
         self.answered = answered_by(self._partitions, self.mine)
-
-    @property
-    def leader(self) -> int:
-        return leader_of(self._partitions)
+        self.leader = leader_of(self._partitions)  # asked for twice in every pass
 
     @property
     def living(self) -> list[int]:

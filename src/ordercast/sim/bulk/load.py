@@ -18,6 +18,10 @@ from ordercast.sim.bulk.node import BulkEngine, Want
 from ordercast.sim.bulk.world import BulkWorld
 from ordercast.wire.block import head_of
 
+# Looked up once: a member of an enum costs a call, and these are needed for each reception.
+NOTHING: Final = Want.NOTHING
+LATER: Final = Want.LATER
+NOW: Final = Want.NOW
 BLOCKS_PER_TURN: Final = 16  # that a program submits in one pass; then what has arrived meanwhile is read
 _FIRST: Final = Struct("<Q")  # the first field of a block's head
 _COUNT: Final = Struct("<I")  # and the second
@@ -147,47 +151,48 @@ class LoadProgram:
             self._given_seq = free_seq
             engine.consume(now_ns, free_seq, out)
         if self._source is None or not (self._due or self._held or not self._every_ns):
-            return Want.NOTHING
+            return NOTHING
         self._is_short = False
         for _ in range(BLOCKS_PER_TURN):
             if not self._held and not self._next(now_ns):
-                return Want.NOTHING
+                return NOTHING
             room, largest = engine.room(now_ns)
             size = max(map(len, self._held))  # a set has one block for each lane, and room is that of a lane
             if size > room:
                 if 0 < largest < size:  # 0: the engine takes nothing yet
                     raise UsageError(f"a block of {size} bytes is larger than the engine's largest, {largest}")
                 self._is_short = True
-                return Want.LATER
+                return LATER
             taken = engine.submit(now_ns, self._held, out)
             if taken < len(self._held):
                 del self._held[:taken]
                 self._is_short = True
-                return Want.LATER
+                return LATER
             self._held.clear()
             self.submitted += self.messages
-        return Want.NOW
+        return NOW
 
     def take(self, now_ns: int, engine: BulkEngine, upcalls: Sequence[Upcall | RegionUpcall]) -> Want:
         before = self._taken_seq
-        want = Want.NOTHING
+        want = NOTHING
         for upcall in upcalls:
             if not isinstance(upcall, (Run, LaneRun)):
                 if self._is_short:
-                    want = Want.NOW  # a view or an epoch may have made room, after this pass had its turn
+                    want = NOW  # a view or an epoch may have made room, after this pass had its turn
                 if self.on_other is not None:
                     self.on_other(now_ns, upcall)
             elif upcall.deliveries:
-                self.blocks += len(upcall.deliveries)
-                for delivery in upcall.deliveries:
+                deliveries = upcall.deliveries
+                self.blocks += len(deliveries)
+                for delivery in deliveries:
                     self.taken += _COUNT.unpack_from(delivery.block, _COUNT_OFFSET)[0]
-                self._taken_seq = upcall.deliveries[-1].seq
+                self._taken_seq = deliveries[-1].seq
                 if self.on_run is not None:
                     self.on_run(now_ns, upcall)
         if self._taken_seq == before:
             return want
         if not self.lag_ns:
-            return Want.NOW if engine.waits_for_application() else max(want, Want.LATER)
+            return NOW if want is NOW or engine.waits_for_application() else LATER
         if self._lagging_seq < 0:
             self._work(now_ns)
         return want

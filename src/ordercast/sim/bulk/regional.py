@@ -60,10 +60,13 @@ class RegionalNode:
     def after_batch(self, now_ns: int, out: Outbox) -> None:
         engine = self.engine
         engine.after_batch(now_ns, out)
+        is_asked = now_ns >= self._ask_ns
         found = engine.take()
         if found:
             out.upcalls += found  # type: ignore[arg-type]  # programs of the bulk simulation take both kinds
-        if now_ns >= self._ask_ns or (found and any(isinstance(each, Installed) for each in found)):
+            for each in found:  # not any(): nearly every pass has one upcall, and a generator costs more than that
+                is_asked |= isinstance(each, Installed)
+        if is_asked:
             # New addresses come with epochs. Others are dropped some time later, which does no harm.
             self._ask_ns = now_ns + ASK_NS
             listens = engine.listens()

@@ -44,6 +44,8 @@ MAX_NODES: Final = 10_000
 EVENT_LIMIT: Final = 1 << 40  # runs are long on purpose; a test sets a smaller one
 UNIFORM: Final = "uniform"  # the cause of losses that the model of the network has
 REST_CHECK_NS: Final = 50 * MS
+NO_TURN: Final = Want.NOTHING  # looked up once: a member of an enum costs a call
+TURN_NOW: Final = Want.NOW
 EVERYBODY: Final = frozenset({To.ALL})
 
 
@@ -480,13 +482,14 @@ class BulkWorld:
         pass of the simulated world."""
         out = self._out
         self.passes += 1
-        want = Want.NOTHING
+        program = node.program
+        want = NO_TURN
         if node.deadline_ns <= at_ns:
             engine.expire(at_ns, out)
         if node.has_work:
             node.has_work = False
-            if node.program is not None:
-                want = node.program.turn(at_ns, engine, out)
+            if program is not None:
+                want = program.turn(at_ns, engine, out)
         engine.after_batch(at_ns, out)
         busy_ns = at_ns
         if out.sends:
@@ -495,8 +498,10 @@ class BulkWorld:
             out.sends.clear()
         node.busy_until_ns = busy_ns
         if out.upcalls:
-            if node.program is not None:
-                want = max(want, node.program.take(at_ns, engine, out.upcalls))
+            if program is not None:
+                wanted = program.take(at_ns, engine, out.upcalls)
+                if wanted > want:
+                    want = wanted
             out.upcalls.clear()
         if out.notes:
             if self.notes and node.name in self.notes:
@@ -510,7 +515,7 @@ class BulkWorld:
         node.deadline_ns = deadline_ns = engine.deadline_ns()
         if want:
             node.has_work = True
-        wake_ns = busy_ns if want is Want.NOW or node.inbox or deadline_ns < busy_ns else deadline_ns
+        wake_ns = busy_ns if want is TURN_NOW or node.inbox or deadline_ns < busy_ns else deadline_ns
         if wake_ns < node.wake_ns:
             self._plan(node, wake_ns)
 

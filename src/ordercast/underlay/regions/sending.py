@@ -87,6 +87,8 @@ class LaneDesk:
 
     def to_confirm(self, epoch: int) -> int:
         """The last epoch for which every lane that it, or an earlier one, ended is settled; 0: nothing new."""
+        if epoch <= self._confirmed:
+            return 0
         open_ends = [lane.ended for lane in self._closing.values() if not lane.is_settled]
         last = min([epoch, *[each - 1 for each in open_ends]])
         if last <= self._confirmed:
