@@ -118,6 +118,24 @@ def test_a_member_that_nobody_can_have_expelled_is_left_behind() -> None:
     assert [text for text in history.restarts() if "which was up and heard" in text]
 
 
+def let_in_unheard() -> History:
+    """a lets c in and crashes before it can say so."""
+    history = History().start("a c").view("a", at=100).view("a c", by="a", at=500).crash("a", 501)
+    return history.restart("a", 5_000)
+
+
+def test_a_newcomer_that_went_into_another_group_unheard_is_not_left_behind() -> None:
+    history = let_in_unheard().start("b").view("b", at=300).view("b c", by="b c", at=1_000)
+    assert history.view("a+", "restart", at=9_000).restarts() == []
+
+
+def test_a_newcomer_that_has_stayed_where_it_was_is_left_behind() -> None:
+    """Also one that was in another group before."""
+    for history in (let_in_unheard(), let_in_unheard().start("b").view("b c", at=300)):
+        wrong = history.view("a+", "restart", at=9_000).restarts()
+        assert [text for text in wrong if "without c/0, which was up and heard" in text]
+
+
 def test_a_member_that_was_not_told_of_an_expulsion_is_left_behind() -> None:
     history = expelled_at_rest().may_be_expelled("e", 600, 5_000).view("c+ a+ b+", "restart", at=8_000)
     assert [text for text in history.gone("e", 8_010).restarts() if "which was up and heard" in text]

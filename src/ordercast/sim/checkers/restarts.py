@@ -13,7 +13,8 @@ Here that is put together. Three sentences are judged:
   with its vote they are a quorum. Where a member re-formed the group by a reset, its number counts alone (Amoeba
   section 3).
 - *Nothing is lost that a living member holds.* A member of the last view that is up and can be heard, for as long as
-  restarted members have to wait for it, is in the view that they form. What it has delivered goes on with it.
+  restarted members have to wait for it, is in the view that they form. What it has delivered goes on with it. A
+  newcomer that never installed that view, and has gone into another group of the name since, holds nothing of it.
 """
 
 from __future__ import annotations
@@ -317,6 +318,8 @@ def _left_behind(
                     continue
                 has_left = _has_asked_to_leave(life, view)
                 is_away = went_ns.get(member, view.first_ns) < view.first_ns
+                if _went_elsewhere(member, views, before, view):
+                    continue
                 if (member, before) in expelled and _may_vote_out(member, views[before], view, lives, expulsions):
                     continue  # its expulsion was the last change, and it learned with this view that it was decided
                 if life.ended_ns <= view.first_ns or has_left or is_away or views[before].first_ns > since_ns:
@@ -325,6 +328,16 @@ def _left_behind(
                     continue
                 texts.append(f"restart: {view.id} went on from {before} without {member}, which was up and heard")
     return texts
+
+
+def _went_elsewhere(member: str, views: dict[str, InstalledView], before: str, view: InstalledView) -> bool:
+    """Whether a newcomer never learned that it had been let in, and was in another group of the name afterwards: it
+    holds nothing that the restarted members could miss."""
+    last = views[before]
+    if member in last.by:
+        return False
+    since = [each for each in views.values() if member in each.by and last.first_ns < each.first_ns < view.first_ns]
+    return bool(since) and all(before not in chain_of(views, each.id) for each in since)
 
 
 def _has_asked_to_leave(life: LifeSpan, view: InstalledView) -> bool:
