@@ -81,6 +81,10 @@ class History:
         self.troubles.append(Trouble(at * MS, until * MS, frozenset(names.split())))
         return self
 
+    def pause(self, names: str, at: int, until: int) -> History:
+        self.troubles.append(Trouble(at * MS, until * MS, frozenset(names.split()), is_pause=True))
+        return self
+
     def may_be_expelled(self, name: str, at: int, until: int) -> History:
         self.expulsions.append(Expulsion(name, at * MS, until * MS))
         return self

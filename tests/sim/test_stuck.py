@@ -178,6 +178,13 @@ CANCELLED: list[Case] = [
     ),
 ]
 
+
+def two_groups() -> History:
+    """One member of three is left of one group, a newcomer comes in, and another group of the name dissolves."""
+    history = group("a b z").start("c d").view("c d", at=150).crash("b z", 290)
+    return history.start("x", 300).came("x", 400).gone("c", 900).gone("d", 900)
+
+
 LEAVES: list[Case] = [
     (
         "a newcomer came into a view that nobody installed, and was restarted: it waits for the others of the group",
@@ -187,6 +194,16 @@ LEAVES: list[Case] = [
     (
         "a newcomer came in while nobody was there: it is in no group",
         lambda: group("a b").crash("a b", 200).start("c", 300).came("c", 400).crash("c", 900).restart("c", 3_000),
+        None,
+    ),
+    (
+        "a newcomer came in while the members of another group stood still: it is in the group that could let it in",
+        lambda: two_groups().pause("c d", 250, 800),
+        TOO_FEW,
+    ),
+    (
+        "they may have let it in: then it has to come where they can go on",
+        lambda: two_groups().trouble("c d", 250, 800),
         None,
     ),
     (

@@ -106,5 +106,6 @@ def troubles_of(faults: Sequence[Fault], nodes: Iterable[str], topology: Topolog
             # Each side is kept from the other, and either may be the one that is left out.
             named = everybody if named < everybody and named else frozenset()
         if fault.kind in LASTING and named:
-            troubles.append(Trouble(fault.at_ns, fault.at_ns + fault.for_ns, named))
+            is_pause = fault.kind is FaultKind.PAUSE
+            troubles.append(Trouble(fault.at_ns, fault.at_ns + fault.for_ns, named, is_pause))
     return troubles

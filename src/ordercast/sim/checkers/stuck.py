@@ -23,7 +23,7 @@ follows the last installed view: the next one is ordered only when this one is k
 installed. Lives without a view are no reason to stand still: where no life that wants to be in stands on a chain, they
 must make a new group, and where one of several chains can go on, all must come to it. A life stands on a chain while it
 is in one of its views, or in none because a view of it names it already. That may be one which nobody installed: a life
-that came in (a `join` row) and has installed nothing stands on the chains of the members that were there to let it in.
+that came in (a `join` row) and has installed nothing stands on the chains of the members that can have let it in.
 One that left, and crashed while it still served, has kept its last view: its next life stands there.
 """
 
@@ -108,6 +108,7 @@ class Trouble:
     begin_ns: int
     end_ns: int
     nodes: frozenset[str]
+    is_pause: bool = False  # their processes stood still: they answered nobody
 
 
 def excuse_of(
@@ -208,13 +209,19 @@ class _Lives:
             for name, view in self.views.items()
             if any(member in view.members and state.asked_ns <= view.first_ns for member, state in outside)
         }
-        held |= {host for _, state in outside if state.came_ns >= 0 for host in self._hosts_at(state.came_ns)}
+        came = [(state.asked_ns, state.came_ns) for _, state in outside if state.came_ns >= 0]
+        held |= {host for asked_ns, came_ns in came for host in self._hosts_at(asked_ns, came_ns)}
         return [view for name, view in self.views.items() if name not in followed and held & chain_of(self.views, name)]
 
-    def _hosts_at(self, at_ns: int) -> set[str]:
-        """The views of the members that were up at a time."""
+    def _hosts_at(self, asked_ns: int, at_ns: int) -> set[str]:
+        """The views of the members that can have let in one that asked, and came in at a time: they were up, and did
+        not stand still all the while."""
         up = [life.member for life in self.lives.values() if life.began_ns < at_ns <= life.ended_ns]
-        return {state.view for member in up if (state := self.state_at(member, at_ns)).view}
+        still = [
+            each for each in self._troubles if each.is_pause and each.begin_ns <= asked_ns and at_ns <= each.end_ns
+        ]
+        hosts = [member for member in up if not any(member.rpartition("/")[0] in each.nodes for each in still)]
+        return {state.view for member in hosts if (state := self.state_at(member, at_ns)).view}
 
     def _served_in(self, member: str, state: _State) -> str:
         """The view in which a dead life still served when it crashed; empty if it did not."""
