@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from ordercast.pipeline.measure import changes, groups, latency, regions, sketches, throughput, traffic
 from ordercast.pipeline.measure.buckets import Span, axis_of, spans, width_of, with_bucket, with_time
 from ordercast.pipeline.reading import TraceRun, Traces
-from ordercast.trace.run import CONTINUE
+from ordercast.trace.schema import CONTINUE
 
 if TYPE_CHECKING:
     import pyarrow as pa
