@@ -156,7 +156,9 @@ class View:
     """The most members that a view of the chain before this one had."""
     components: tuple[tuple[str, ...], ...] = ()
     """Where several components go on (`sites`), after a merge: which members came together from which of them, as
-    name/life; empty otherwise."""
+    name/life; empty otherwise. In the view of a group these are members of the group, and the components
+    come in the order of their first members, without those that have none. The underlay's own view begins with this
+    node's component."""
     rosters: tuple[tuple[int, ...], ...] = ()
     """The same policy: the nodes (ids) that have one and the same roster of groups. If there are several such sets, the
     first of each tells the others its roster before anything else."""

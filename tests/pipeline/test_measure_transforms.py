@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 pytest.importorskip("pyspark", reason="Spark is an extra: pip install 'ordercast[spark]'")
@@ -19,7 +21,10 @@ from ordercast.pipeline.measure.buckets import (
     width_of,
     with_bucket,
 )
-from ordercast.pipeline.reading import event_schema
+from ordercast.pipeline.measure.measures import Measures
+from ordercast.pipeline.measure.summary import link_lines
+from ordercast.pipeline.reading import TraceRun, event_schema
+from ordercast.trace.run import RunInfo
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -303,6 +308,55 @@ def test_datagrams_by_kind_for_each_message_and_delivery(spark: SparkSession) ->
         ("rx", "data", 45, 0.25),
         ("tx", "token", 5, 0.05),
     }
+
+
+def test_datagrams_between_sites_count_as_their_kind_and_for_the_two_sites(spark: SparkSession) -> None:
+    sent = {"kind": "tx", "at_ns": 100 * MS}
+    rows = events(
+        spark,
+        {**sent, "detail": "data", "count": 30, "bytes": 900},
+        {**sent, "detail": "hop.data>west", "count": 5, "bytes": 150},
+        {**sent, "detail": "hop.data>west", "count": 1, "bytes": 10, "at_ns": 300 * MS},
+        {**sent, "detail": "hop.data>no.rth", "count": 2, "bytes": 60},
+        {**sent, "detail": "hop.ack>west", "count": 3, "bytes": 30},
+        {"kind": "rx", "detail": "hop.data>east", "count": 4, "bytes": 120, "at_ns": 150 * MS, "node": "b"},
+        {"kind": "stalled", "detail": "hop.data>east", "at_ns": 150 * MS},
+    )
+    assert found(traffic.datagram_series(rows, axis(spark)), "node", "direction", "kind", "bucket", "datagrams") == {
+        ("a", "tx", "data", 1, 37),
+        ("a", "tx", "data", 3, 1),
+        ("a", "tx", "ack", 1, 3),
+        ("b", "rx", "data", 1, 4),
+    }
+    assert found(traffic.link_totals(rows), "node", "direction", "site", "kind", "datagrams", "bytes") == {
+        ("a", "tx", "west", "data", 6, 160),
+        ("a", "tx", "no.rth", "data", 2, 60),
+        ("a", "tx", "west", "ack", 3, 30),
+        ("b", "rx", "east", "data", 4, 120),
+    }
+
+
+def test_the_summary_says_what_goes_from_site_to_site() -> None:
+    info = RunInfo.simulated(
+        seed=1, orderer="sites", services=("AGREED",), parameters={"sites": {"a": "east", "c": "east", "b": "west"}}
+    )
+    columns = ("run", "node", "direction", "site", "kind", "datagrams", "bytes")
+    rows = [
+        ("r", "a", "tx", "west", "data", 6, 1_600),
+        ("r", "a", "tx", "west", "ack", 3, 30),
+        ("r", "c", "tx", "west", "data", 1, 10),
+        ("r", "b", "rx", "east", "data", 5, 1_500),
+        ("r", "b", "tx", "east", "ack", 4, 40),
+        ("other", "b", "tx", "east", "ack", 900, 9_000),
+    ]
+    table = pa.Table.from_pylist([dict(zip(columns, row, strict=True)) for row in rows])
+    measures = Measures((TraceRun("r", Path("r"), info, ()),), {}, {"link_totals": table})
+    assert link_lines(measures, "r") == [
+        ("from site to site", "sent", "of it data", "bytes", "received"),
+        ("east > west", "10", "7", "1,640", "5"),
+        ("west > east", "4", "0", "40", "0"),
+    ]
+    assert len(link_lines(Measures(measures.runs, {}, {}), "r")) == 1
 
 
 def test_rotation_is_the_mean_interval_between_passes_of_one_member(spark: SparkSession) -> None:

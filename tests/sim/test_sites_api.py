@@ -73,6 +73,9 @@ def test_a_safe_message_that_only_a_part_has_is_delivered_and_not_confirmed() ->
         world.pipes.heal()
         merged = await asyncio.gather(*[until(group, 4) for group in groups])
         assert merged == [[b"apart"], [b"apart"], [], []]
+        components = {group.view.components for group in groups if group.view is not None}
+        assert len(components) == 1, "the same at all"
+        assert sorted(map(sorted, components.pop())) == [["e1/0", "e2/0"], ["w1/0", "w2/0"]]
 
     run_in_world(world, program(), LIMIT_NS)
 

@@ -184,4 +184,6 @@ def state_of(roster: Roster) -> tuple[object, ...]:
 
 
 def told(changes: list[GroupChange]) -> list[Change]:
-    return [(each.record.name, each.record.number, list(each.before), list(each.after), *each[3:]) for each in changes]
+    """Without components, of which these rosters know nothing."""
+    assert not any(each.components for each in changes)
+    return [(each.record.name, each.record.number, list(each.before), list(each.after), *each[3:7]) for each in changes]

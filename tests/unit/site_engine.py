@@ -24,7 +24,7 @@ from ordercast.groups.port import Port
 from ordercast.groups.session import Session
 from ordercast.orderers.sites.interests import Interests, group_key
 from ordercast.trace.recorder import Recorder
-from ordercast.view import Member, View
+from ordercast.view import Address, Member, View
 from ordercast.wire.block import ROSTER, groups_of, head_of, roster_body
 
 
@@ -73,6 +73,10 @@ class SiteEngine(FakeEngine):
     @property
     def interests(self) -> Interests:
         return self.daemon.interests
+
+    @property
+    def far_daemons(self) -> dict[Address, str]:
+        return {}
 
     def declare(self, names: Sequence[str]) -> None:
         place = self.world.declare(self.daemon, [group_key(name) for name in names])

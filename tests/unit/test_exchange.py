@@ -100,6 +100,7 @@ def test_a_merge_makes_one_table_of_all_rosters() -> None:
     mine, theirs = merged(one, two)
     assert told(mine) == [("b", [1], [1, 2, 2])]
     assert told(theirs) == [("b", [2, 2], [1, 2, 2])]
+    assert [each.components for each in (*mine, *theirs)] == [(frozenset((1,)), frozenset((2,)))] * 2
     for roster in (one, two):
         assert roster.roster.is_seeded
         assert roster.roster.take_renumbered()
@@ -110,6 +111,7 @@ def test_a_merge_makes_one_table_of_all_rosters() -> None:
         assert roster.interests.mask([1]) == 0b010
     assert table(1) == "b", "blocks of before the merge are opened with the old numbers"
     assert two.roster.name_of(1) == "a"
+    assert [each.components for each in one.join(1, "c")] == [()], "the rosters became one before"
 
 
 def test_no_operation_counts_before_the_exchange_is_complete() -> None:
@@ -237,6 +239,7 @@ def test_daemons_that_took_another_way_did_not_come_along() -> None:
         one.read(origin, next(encode_parts(iter([(True, "a", ((origin, ""),), ())]), 500)))
     made = one.read(1, one.said()[0])
     assert told(made) == [("a", [2, 1], [2, 3, 1])]
+    assert made[0].components == (frozenset((1,)), frozenset((2,)), frozenset((3,)))
 
 
 def test_a_daemon_that_was_away_is_sent_to_again_where_the_roster_goes_on() -> None:

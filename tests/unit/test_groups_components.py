@@ -13,7 +13,7 @@ from ordercast.groups.host import Host
 from ordercast.groups.port import Port
 from ordercast.groups.shared import PASS_CHANGES
 from ordercast.service import AGREED
-from ordercast.view import View
+from ordercast.view import Reason, View
 from ordercast.wire.block import pack_roster
 from ordercast.wire.roster import PART, Operation
 
@@ -144,6 +144,37 @@ def test_components_merge_groups_of_the_same_name_and_give_all_of_them_other_num
     assert [payloads(port) for port in (a, b, bb, c)] == [[b"a"], [b"b"] * 2, [b"b"] * 2, [b"c"]]
 
 
+def test_the_view_after_a_merge_says_which_members_came_from_which_component() -> None:
+    sites = Sites()
+    hosts = [sites.host(name, at) for at, name in enumerate("wxyz")]
+    w, *_ = sites.open(hosts[0], "a", "b")
+    x, _ = sites.open(hosts[1], "a", "c")
+    (y,) = sites.open(hosts[2], "a")
+    (z,) = sites.open(hosts[3], "c")
+    session = hosts[0].open_session("s")
+    (s,) = sites.open(hosts[0], "a", session=session)
+    sites.settle()
+    sites.change("w x", "y z")
+    sites.settle()
+    assert [view.components for view in (w.view, y.view) if view is not None] == [
+        (("w/0", "s@w/0"), ("x/0",)),
+        (),
+    ], "z is not in the group"
+    sites.change("w x y z")
+    sites.settle()
+    assert w.view is not None
+    assert sorted(w.view.components) == [("w/0", "s@w/0", "x/0"), ("y/0",)]
+    assert [name for part in w.view.components for name in part] == [str(each) for each in w.view.members]
+    assert {view.components for view in (x.view, y.view, s.view) if view is not None} == {w.view.components}
+    assert z.view is not None
+    assert sorted(z.view.components) == [("x/0",), ("z/0",)]
+    (late,) = sites.open(hosts[3], "a")
+    sites.settle()
+    assert late.view is not None
+    assert late.view.reason is Reason.JOIN
+    assert (late.view.components, w.view.components) == ((), ()), "no merge has made these"
+
+
 def test_a_split_gives_views_to_groups_that_lost_members_and_to_no_others() -> None:
     sites = Sites()
     one, two = pair(sites)
@@ -199,6 +230,10 @@ def test_an_interrupted_exchange_begins_again_and_groups_go_on_where_they_were()
     sites.change("x y")
     sites.settle()
     assert sorted(names(a.view)) == sorted(names(b.view)) == ["x", "y"]
+    assert a.view is not None
+    assert b.view is not None
+    assert a.view.components == b.view.components
+    assert sorted(a.view.components) == [("x/0",), ("y/0",)], "the underlay's view ended no component"
     assert a.number == b.number != own.number
     a.offer(b"2", AGREED)
     sites.settle()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ordercast.engine import To
 from ordercast.groups.consumption import Consumption
 from ordercast.groups.directory import OwnDirectory, Placement
 from ordercast.groups.rows import Meter, Rows
@@ -84,6 +85,29 @@ def test_meters_tell_what_is_new_by_rising_kind() -> None:
     assert meter.news() == [("data", 1, 10)]
     assert meter.by_detail() == {"data": 4, "sync": 1}
     assert (meter.total, meter.count(Kind.DATA), meter.count(Kind.NAK)) == (5, 4, 0)
+
+
+def test_the_trace_tells_sites_apart_and_counters_do_not() -> None:
+    far = {("10.2.0.1", 1): "west", ("10.2.0.2", 1): "west", ("10.3.0.1", 1): "north"}
+    meter = Meter(far)
+    meter.add(Kind.PACKET, 5, 500, ("10.3.0.1", 1))
+    meter.add(Kind.PACKET, 2, 200, ("10.2.0.1", 1))
+    meter.add(Kind.PACKET, 1, 100, ("10.2.0.2", 1))
+    meter.add(Kind.PACKET, 4, 400, ("10.1.0.2", 1))  # of the own site
+    meter.add(Kind.PACKET, 3, 300, To.ALL)
+    meter.add(Kind.SITE_TOKEN, 6, 60)
+    meter.add(0xFF, 1, 40, ("10.3.0.1", 1))
+    assert meter.news() == [
+        ("data", 7, 700),
+        ("token", 6, 60),
+        ("hop.data>west", 3, 300),
+        ("hop.data>north", 5, 500),
+        ("hop.unknown>north", 1, 40),
+    ]
+    meter.add(Kind.PACKET, 2, 200, ("10.2.0.2", 1))
+    assert meter.news() == [("hop.data>west", 2, 200)]
+    assert meter.by_detail() == {"data": 17, "token": 6, "unknown": 1}
+    assert (meter.total, meter.count(Kind.PACKET), meter.count(Kind.SITE_TOKEN)) == (24, 17, 6)
 
 
 def test_rows_of_groups_that_the_roster_does_not_know_name_none() -> None:

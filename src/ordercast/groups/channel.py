@@ -29,13 +29,7 @@ from ordercast.engine import (
     UnknownOutcome,
     Upcall,
 )
-from ordercast.errors import (
-    GroupFailed,
-    MessageTooLarge,
-    NotMember,
-    OrdercastError,
-    UsageError,
-)
+from ordercast.errors import GroupFailed, MessageTooLarge, NotMember, OrdercastError, UsageError
 from ordercast.groups.checks import check_kind, unsupported
 from ordercast.groups.consumption import Consumption
 from ordercast.groups.directory import Placement
@@ -129,8 +123,9 @@ class Channel:
         self.rows = Rows(recorder, self.underlay, str(me), self.name_of if placement.is_shared else None)
         self.consumption = Consumption()
         self.reception = Reception(self, placement.is_shared)
-        self.sent = Meter()
-        self.received = Meter()
+        sites = engine.interest.far_daemons if engine.interest is not None else None
+        self.sent = Meter(sites)
+        self.received = Meter(sites)
         # driving
         self.deadline_ns = -1
         self.armed_ns = NEVER

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Protocol
 
@@ -20,6 +20,10 @@ class InterestPort(Protocol):
     @property
     def interests(self) -> Interests:
         """Which sites want which groups: the roster tells it of joins and leaves."""
+
+    @property
+    def far_daemons(self) -> Mapping[Address, str]:
+        """The site of each configured daemon of another site, by the daemon's address: for the trace."""
 
     def declare(self, names: Sequence[str]) -> None:
         """This daemon is about to join these groups: have INTEREST stamped, in this order, also where it was stamped

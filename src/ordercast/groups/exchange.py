@@ -278,6 +278,8 @@ class ExchangeRoster:
         table.enter(view)
         made: list[GroupChange] = []
         worked_out: dict[int, Sessions] = {}
+        # Not those of the underlay's view: it may have ended another one before the rosters of that were exchanged.
+        components = tuple(self._progress.groups.values())
         for name in merge.changed:
             record = table.groups.get(name)
             if record is None or not record.members:
@@ -291,7 +293,8 @@ class ExchangeRoster:
                 if found is None:
                     found = worked_out[id(known.members)] = self._with_me(known.members)
                 before = found
-            made.append(GroupChange(record, before, record.members, view.reason, None, view.header, 0))
+            header = view.header
+            made.append(GroupChange(record, before, record.members, view.reason, None, header, 0, components))
         self._table, self._merge, self._touched = table, None, {}
         self._is_renumbered = True
         self._show_interests(merge.keys)

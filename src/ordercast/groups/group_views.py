@@ -17,6 +17,7 @@ MAX_LISTS: Final = 1_024
 """Lists of members that are shared. At the bound they are forgotten, and found again."""
 
 Sessions = tuple[SessionKey, ...]
+Components = tuple[tuple[str, ...], ...]
 
 _NOTHING: Final[dict[int, int]] = {}
 _NO_LOCKS: Final[dict[str, int]] = {}
@@ -31,27 +32,29 @@ class Telling(NamedTuple):
 
 
 class GroupViews:
-    """Makes the views of the groups. `_members` and `_names` hold for one view of the underlay.
+    """Makes the views of the groups. The tables hold for one view of the underlay.
 
     The id of a group's view counts the changes of the roster in the underlay's view. Where components go on, some
     members of a view may make a change that others never see, so there it is `position@counter@creator`: the position
     of the change, which is unique together with the underlay's view.
     """
 
-    __slots__ = ("_by_position", "_members", "_names", "_view")
+    __slots__ = ("_by_position", "_components", "_members", "_names", "_view")
 
     def __init__(self, *, by_position: bool = False) -> None:
         self._by_position = by_position
         self._view = ""
         self._members: dict[Sessions, tuple[Member, ...]] = {}
         self._names: dict[Sessions, tuple[str, ...]] = {}
+        self._components: dict[Sessions, Components] = {}  # only one exchange of rosters is in a view
 
     def make(self, view: View, change: GroupChange, position: int, came_with: Sessions) -> View:
         """The view that a change of the roster in the underlay's `view` makes."""
-        if self._view != view.id or len(self._members) + len(self._names) > MAX_LISTS:
+        if self._view != view.id or self._lists > MAX_LISTS:
             self._view = view.id
             self._members.clear()
             self._names.clear()
+            self._components.clear()
         record, subject = change.record, change.subject
         return View(
             position if self._by_position else (view.counter << 20) + change.count,
@@ -71,13 +74,31 @@ class GroupViews:
             tokens=locks_of(record.number, view.tokens),
             callers=_NOTHING,
             awaited=_NOTHING,
+            components=self._components_of(view, change) if change.components else (),
         )
+
+    @property
+    def _lists(self) -> int:
+        return len(self._members) + len(self._names) + len(self._components)
 
     def _members_of(self, view: View, sessions: Sessions) -> tuple[Member, ...]:
         members = self._members.get(sessions)
         if members is None:
             members = self._members[sessions] = tuple([_member(view, key) for key in sessions])
         return members
+
+    def _components_of(self, view: View, change: GroupChange) -> Components:
+        """The members by the component that they come from: the same at all who make this view."""
+        sessions = change.after
+        found = self._components.get(sessions)
+        if found is None:
+            place_of = {node: place for place, nodes in enumerate(change.components) for node in nodes}
+            parts: dict[int, list[SessionKey]] = {}
+            for key in sessions:
+                parts.setdefault(place_of[key[0]], []).append(key)
+            names = [self._names_of(view, tuple(part)) for part in parts.values()] if len(parts) > 1 else []
+            found = self._components[sessions] = tuple(names)
+        return found
 
     def _names_of(self, view: View, sessions: Sessions) -> tuple[str, ...]:
         names = self._names.get(sessions)

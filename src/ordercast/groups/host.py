@@ -404,7 +404,7 @@ class Host:
                 self.counters["unknown_group"] += tag not in self._callers.tags
             return
         for channel in channels:
-            channel.received.add(kind, -(-size // stride), size)
+            channel.received.add(kind, -(-size // stride), size, source)
             channel.engine.receive(now_ns, source, data, stride, channel.out)
             self._dirty[channel] = None
 
@@ -435,9 +435,9 @@ class Host:
             if out.sends:
                 underlay, meter = driven.underlay, driven.sent
                 for send in out.sends:
-                    _, buffers, stride = send
+                    to, buffers, stride = send
                     size = sum(map(len, buffers))
-                    meter.add(buffers[0][1], -(-size // stride) if stride else 1, size)
+                    meter.add(buffers[0][1], -(-size // stride) if stride else 1, size, to)
                     sends.append((underlay, send))
                 out.sends.clear()
             if driven.log:

@@ -65,6 +65,7 @@ class GroupChange(NamedTuple):
     subject: SessionKey | None  # the session that joined or left; None: the view of the underlay took sessions out
     header: bytes
     count: int  # type: ignore[assignment]  # `changes` of the table with this change: it names the view
+    components: tuple[frozenset[int], ...] = ()  # where rosters became one: the nodes that had each of them
 
     @property
     def has_new_node(self) -> bool:

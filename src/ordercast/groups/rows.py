@@ -10,7 +10,7 @@ groups. `of_session` makes what writes them. Everything else is the node's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -19,9 +19,9 @@ from ordercast.errors import WireError
 from ordercast.service import AGREED_RANK, RESILIENT_RANK, Service
 from ordercast.trace import recorder as trace
 from ordercast.trace.naming import session_name
-from ordercast.trace.recorder import NULL, Recorder, Traffic
+from ordercast.trace.recorder import NULL, Recorder, Traffic, hop_detail
 from ordercast.trace.schema import KINDS
-from ordercast.view import GROUP_ORIGIN, View
+from ordercast.view import GROUP_ORIGIN, Address, View
 from ordercast.wire.block import CHANGE, ENTRY, GROUPED, HEAD_BYTES, MULTI, Head, head_of, label_of, payload_bytes
 from ordercast.wire.header import detail_of
 
@@ -29,19 +29,32 @@ MAX_GROUPS: Final = 4_096
 """Groups of a shared underlay whose names are remembered; at the bound all are looked up again."""
 
 _CODES: Final = {kind: code for code, kind in enumerate(KINDS)}
+_KIND_BITS: Final = 8  # of a datagram's kind
+_KIND: Final = (1 << _KIND_BITS) - 1
+NOWHERE: Final[Address] = ("", 0)  # of datagrams that no site is counted for
 _LEVELS: Final = {"membership": "info", "warning": "warning"}  # of notes that are for the log
 
 
 class Meter:
-    """Datagrams and bytes by kind of datagram, since the channel was opened. Only kinds that were seen take memory."""
+    """Datagrams and bytes by kind of datagram, since the channel was opened. Only kinds that were seen take memory.
 
-    __slots__ = ("_kinds",)
+    Where an underlay has sites, the trace tells apart which other site a datagram goes to or comes from; totals do not.
+    """
 
-    def __init__(self) -> None:
-        self._kinds: dict[int, list[int]] = {}  # kind -> datagrams and bytes, and how many of both `news` has told
+    __slots__ = ("_kinds", "_places", "_sites")
 
-    def add(self, kind: int, datagrams: int, nbytes: int) -> None:
-        """Hot: once per block sent, and once per block received."""
+    def __init__(self, sites: Mapping[Address, str] | None = None) -> None:
+        """`sites`: of an underlay with sites, where the daemons of the other ones are."""
+        # kind, and above it the number of the other site -> datagrams and bytes, and how many of both `news` has told
+        self._kinds: dict[int, list[int]] = {}
+        self._sites = list(dict.fromkeys(sites.values())) if sites else []  # their numbers begin at 1
+        # What is added to the kind, by address. None where there are no others, so that `add` is as fast as it can be.
+        self._places = {at: self._sites.index(site) + 1 << _KIND_BITS for at, site in sites.items()} if sites else None
+
+    def add(self, kind: int, datagrams: int, nbytes: int, at: Address = NOWHERE) -> None:
+        """`at`: where they go to or come from. Hot: once per block sent, and once per block received."""
+        if self._places is not None:
+            kind += self._places.get(at, 0)
         entry = self._kinds.get(kind)
         if entry is None:
             entry = self._kinds[kind] = [0, 0, 0, 0]
@@ -55,24 +68,26 @@ class Meter:
 
     def count(self, kind: int) -> int:
         """Datagrams of one kind."""
-        entry = self._kinds.get(kind)
-        return entry[0] if entry is not None else 0
+        return sum([entry[0] for key, entry in self._kinds.items() if key & _KIND == kind])
 
     def news(self) -> list[tuple[str, int, int]]:
-        """(detail, datagrams, bytes) since the last call, by rising kind."""
+        """(detail, datagrams, bytes) since the last call: by rising kind, and first those of no other site."""
         found: list[tuple[str, int, int]] = []
-        for kind, entry in sorted(self._kinds.items()):
+        for key, entry in sorted(self._kinds.items()):
             count, nbytes, told_count, told_bytes = entry
             if count != told_count:
-                found.append((detail_of(kind), count - told_count, nbytes - told_bytes))
+                detail, site = detail_of(key & _KIND), key >> _KIND_BITS
+                if site:
+                    detail = hop_detail(detail, self._sites[site - 1])
+                found.append((detail, count - told_count, nbytes - told_bytes))
                 entry[2], entry[3] = count, nbytes
         return found
 
     def by_detail(self) -> dict[str, int]:
-        """Datagrams by the word that traces use for them."""
+        """Datagrams by the word that traces use for their kind, whatever site they go to or come from."""
         totals: dict[str, int] = {}
-        for kind, (count, *_) in sorted(self._kinds.items()):
-            detail = detail_of(kind)
+        for key, (count, *_) in sorted(self._kinds.items(), key=lambda each: each[0] & _KIND):
+            detail = detail_of(key & _KIND)
             totals[detail] = totals.get(detail, 0) + count
         return totals
 

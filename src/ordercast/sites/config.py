@@ -126,6 +126,10 @@ class SitesConfig:
         name = self.site(site).name
         return tuple(each for each in self.daemons if each.site == name)
 
+    def far_daemons(self, site: str) -> dict[Address, str]:
+        """The site of each daemon of another site than this, by the daemon's address."""
+        return {each.address: each.site for each in self.daemons if each.site != site}
+
     def link(self, source: str, target: str) -> LinkSpec:
         """The terms of one direction between two sites, listed or by default."""
         if self.site(source) is self.site(target):

@@ -85,7 +85,7 @@ MAX_DETAIL_BYTES: Final = 1 << 10
 TRAFFIC_INTERVAL_NS: Final = 100_000_000
 # Kinds of datagrams counted apart; the protocol has about ten, and a few for each site that it talks to. At the bound a
 # new one is counted as OTHER.
-MAX_TRAFFIC_KINDS: Final = 512
+MAX_TRAFFIC_KINDS: Final = 1_024
 OTHER: Final = "other"
 
 _pack_row = ROW.pack_into
@@ -367,7 +367,7 @@ class Traffic:
 
 
 def hop_detail(kind: str, site: str) -> str:
-    """The detail of datagrams between sites: `hop.data>EAST`."""
+    """The detail of datagrams to or from another site: `hop.data>EAST`."""
     return f"hop.{kind}>{site}"
 
 

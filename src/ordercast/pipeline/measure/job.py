@@ -131,6 +131,7 @@ def as_json(found: Measures) -> dict[str, Any]:
                 ("members", "member_totals"),
                 ("latency", "latency_totals"),
                 ("datagrams", "datagram_totals"),
+                ("links", "link_totals"),
                 ("repairs", "repair_totals"),
                 ("views", "view_totals"),
                 ("group_views", "group_view_totals"),

@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from ordercast.pipeline.measure import changes, groups, latency, regions, sketches, throughput, traffic
 from ordercast.pipeline.measure.buckets import Span, axis_of, spans, width_of, with_bucket, with_time
 from ordercast.pipeline.reading import TraceRun, Traces
+from ordercast.trace.schema import CONTINUE
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -101,6 +102,8 @@ def _measure(spark: SparkSession, traces: Traces) -> Measures:
     sent = with_time(traffic.datagram_series(events, axis), axis)
     datagrams = keep("datagram_series", sent, "run", "node", "direction", "kind", "bucket")
     keep("datagram_totals", traffic.datagram_totals(datagrams, totals), "run", "direction", "kind")
+    if any(run.info.partitions == CONTINUE for run in traces.runs):
+        keep("link_totals", traffic.link_totals(events), "run", "node", "direction", "site", "kind")
     keep_times("rotation", traffic.rotations(events), "rotation_ns")
     keep_times("repair", changes.repairs(events), "repair_ns", "open_ns")
 

@@ -12,6 +12,8 @@ FEW_GROUPS: Final = 5  # up to which each of them is shown with its members
 SHOWN_GROUPS: Final = 10  # of more; the tables have all that have figures of their own
 
 SHOWN_NODES: Final = 5  # of those with waste
+SHOWN_LINKS: Final = 30  # of those between sites, the busiest; the tables have all
+_OF_LINK: Final = ("tx", "data", "bytes", "rx")
 
 STAGES: Final = {
     "send": "send to delivery",
@@ -28,7 +30,7 @@ def summary_lines(found: Measures) -> list[str]:
         span = found.spans[one.name]
         seconds = (span.ended_ns - span.began_ns) / 1e9
         lines += ["", f"run {one.name}: {one.info.orderer}, {one.info.source}, {seconds:.1f} s, {span.events:,} events"]
-        for part in (_throughput, _latency, _groups, _datagrams, _regions, _changes):
+        for part in (_throughput, _latency, _groups, _datagrams, link_lines, _regions, _changes):
             told = part(found, one.name)
             if len(told) > 1:
                 lines += ["", *(f"  {line}" for line in columns(told))]
@@ -137,6 +139,28 @@ def _datagrams(found: Measures, run: str) -> list[Sequence[str]]:
             cells += [f"{row['datagrams']:,}", "-" if each is None else f"{each:.3f}"]
         rows.append(cells)
     return rows
+
+
+def link_lines(found: Measures, run: str) -> list[Sequence[str]]:
+    """Where there are sites: what went from one to another, by its senders, and what came of it."""
+    info = next(one.info for one in found.runs if one.name == run)
+    sites = info.parameters.get("sites")
+    site_of = sites if isinstance(sites, dict) else {}
+    totals: dict[tuple[str, str], dict[str, int]] = {}
+    for row in found.rows("link_totals", run=run):
+        here, there = site_of.get(row["node"], row["node"]), row["site"]
+        link = (here, there) if row["direction"] == "tx" else (there, here)
+        total = totals.setdefault(link, dict.fromkeys(_OF_LINK, 0))
+        total[row["direction"]] += row["datagrams"]
+        if row["direction"] == "tx":
+            total["bytes"] += row["bytes"]
+            total["data"] += row["datagrams"] if row["kind"] == "data" else 0
+    busiest = sorted(totals, key=lambda link: (-totals[link]["bytes"], link))
+    rows: list[Sequence[str]] = [("from site to site", "sent", "of it data", "bytes", "received")]
+    return rows + [
+        (f"{here} > {there}", *(f"{totals[here, there][key]:,}" for key in _OF_LINK))
+        for here, there in busiest[:SHOWN_LINKS]
+    ]
 
 
 def _regions(found: Measures, run: str) -> list[Sequence[str]]:

@@ -1,7 +1,9 @@
 """Datagrams by kind, and what their rows tell of the token.
 
 `tx` and `rx` rows say how many datagrams of a kind a node sent and received since its last such row, at most one row
-for 100 ms: a time series of them is no finer than that. A multicast is sent once and received by many.
+for 100 ms: a time series of them is no finer than that. A multicast is sent once and received by many. On an underlay
+of sites a row says which other site its datagrams go to or come from (`hop.data>EAST`): they count as their kind, and
+once more for the two sites.
 
 *Token rotation*: a pass of the token is one `token` datagram (or several, where it is sent again). The passes are not
 in the trace one by one; a row that stands for `count` of them, and the time since the row before, give the mean
@@ -12,10 +14,15 @@ rested.
 
 from __future__ import annotations
 
+from typing import Final
+
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from ordercast.pipeline.measure.buckets import with_bucket
+
+HOP: Final = r"^hop\.([^>]*)>(.*)$"
+"""The detail of datagrams to or from another site: their kind, and the site."""
 
 
 def datagram_series(events: DataFrame, axis: DataFrame) -> DataFrame:
@@ -24,7 +31,7 @@ def datagram_series(events: DataFrame, axis: DataFrame) -> DataFrame:
         "run",
         "node",
         F.col("kind").alias("direction"),
-        F.coalesce("detail", F.lit("")).alias("kind"),
+        F.regexp_replace(F.coalesce("detail", F.lit("")), HOP, "$1").alias("kind"),
         "at_ns",
         "count",
         "bytes",
@@ -47,6 +54,23 @@ def datagram_totals(series: DataFrame, groups: DataFrame) -> DataFrame:
         .join(over, "run", "left")
         .withColumn("per_message", F.when(base > 0, F.col("datagrams") / base))
         .drop("messages", "deliveries")
+    )
+
+
+def link_totals(events: DataFrame) -> DataFrame:
+    """Datagrams of each node to other sites (`tx`) and from them (`rx`), by the other site and kind."""
+    return (
+        events.where(F.col("kind").isin("tx", "rx") & F.col("detail").rlike(HOP))
+        .groupBy(
+            "run",
+            "node",
+            F.col("kind").alias("direction"),
+            F.regexp_extract("detail", HOP, 2).alias("site"),
+            F.regexp_extract("detail", HOP, 1).alias("kind"),
+        )
+        .agg(
+            F.coalesce(F.sum("count"), F.lit(0)).alias("datagrams"), F.coalesce(F.sum("bytes"), F.lit(0)).alias("bytes")
+        )
     )
 
 

@@ -114,6 +114,7 @@ class SitesEngine:
         "_writer",
         "config",
         "counters",
+        "far_daemons",
         "interests",
         "me",
         "name",
@@ -137,6 +138,7 @@ class SitesEngine:
         self.counters: dict[str, int] = {}
         self.view: View | None = None
         self.interests = Interests()
+        self.far_daemons = sites.far_daemons(sites.site_of(me.name).name)
         self._timing = timing
         self._rng = rng
         self._sites = sites
