@@ -117,4 +117,14 @@ REGIONS_WHOLE_BUGS: Final[tuple[Bug, ...]] = (
         21,
         is_slow=True,
     ),
+    _bug(
+        "a leader that denies it is believed in again at once",
+        "Attendance.on_parcel",
+        "self._denied[sender] = now_ns + self._find_ns",
+        "pass",
+        "Nodes and replicas ask and answer as fast as the network can.",
+        2,
+        5_310_000_373,
+        is_slow=True,
+    ),
 )
