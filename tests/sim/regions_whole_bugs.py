@@ -58,6 +58,16 @@ REGIONS_WHOLE_BUGS: Final[tuple[Bug, ...]] = (
         is_slow=True,
     ),
     _bug(
+        "what waits keeps the number of a group that is left",
+        "RegionRequests.take_leaves",
+        "sending.list_targets()",
+        "",
+        "Messages wait for a group without a name when the node is put out.",
+        2,
+        5_310_000_128,
+        is_slow=True,
+    ),
+    _bug(
         "routes stay as they are when an epoch is installed",
         "RegionSending.install",
         "waits = self._routing.sort()",
@@ -115,6 +125,16 @@ REGIONS_WHOLE_BUGS: Final[tuple[Bug, ...]] = (
         "Tokens wait for an epoch that never comes.",
         2,
         21,
+        is_slow=True,
+    ),
+    _bug(
+        "a leader that denies it is believed in again at once",
+        "Attendance.on_parcel",
+        "self._denied[sender] = now_ns + self._find_ns",
+        "pass",
+        "Nodes and replicas ask and answer as fast as the network can.",
+        2,
+        5_310_000_373,
         is_slow=True,
     ),
 )

@@ -295,6 +295,27 @@ def test_a_ping_is_answered_and_a_new_leader_is_followed() -> None:
     assert hand.others[-1] == 0x55, "of another service"
 
 
+def test_others_who_name_a_leader_that_denies_it_are_asked_less_and_less_often() -> None:
+    hand = registered()
+    denial = REPLICA._replace(desk=LEADER, leader=0)
+    named = REPLICA._replace(desk=0x56)  # what another replica says all the time
+    asked = 0
+    hand.say(Kind.LEADER, encode_replica(denial))
+    for _ in range(1_000):
+        hand.now_ns += SECOND // 200
+        hand.attendance.expire(hand.now_ns, hand.out)
+        asked += len(hand.questions())
+        hand.meet(named)
+        hand.sort()
+        if hand.others:
+            hand.others.clear()
+            hand.say(Kind.LEADER, encode_replica(denial))
+    assert 5 <= asked <= 16, "in five seconds"
+    hand.meet(REPLICA._replace(desk=LEADER))
+    hand.sort()
+    assert hand.others == [LEADER], "its own word counts at once"
+
+
 def test_a_node_that_nobody_watches_sends_heartbeats() -> None:
     hand = registered()
     hand.wait(3 * SECOND)

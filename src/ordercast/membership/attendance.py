@@ -117,6 +117,7 @@ class Attendance:
         "_answered",
         "_born",
         "_confirm",
+        "_denied",
         "_epochs",
         "_find_ns",
         "_leader",
@@ -151,6 +152,7 @@ class Attendance:
         self.service = 0  # with which this node is registered; 0: none
         self._born = 0  # the epoch of the last registration in this life; 0: there was none
         self._searched_ns = 0  # since when
+        self._denied: dict[int, int] = {}  # desks that do not lead, as they say -> until when no other's word counts
         # requests
         self._number = 0
         self._answered = 0
@@ -291,13 +293,14 @@ class Attendance:
             return
         if replica.epoch < self._epochs.epoch:
             return  # it does not know yet what this node has been told
+        if replica.desk != replica.leader and now_ns < self._denied.get(replica.leader, 0):
+            return
         if self._leader is None or self._leader.leader != replica.leader:
             self._follow_leader(now_ns, replica)
 
     def _follow_leader(self, now_ns: int, replica: Replica) -> None:
         self._leader = replica
         self._timers.clear(Clock.FIND)
-        self._find_ns = FIND_MAX_NS // 16
         self._pages.clear()
         if not self.service:
             self.state = Attending.ASKING
@@ -453,11 +456,16 @@ class Attendance:
         elif kind == Kind.LEADER:
             replica = decode_replica(parcel.body)
             if self._leader is not None and sender == self._leader.leader != replica.leader:
+                # Others may go on naming it, and be asked again at once: a storm, as fast as the network.
+                self._denied[sender] = now_ns + self._find_ns
                 self._lose_leader(now_ns)
             self._meet(now_ns, replica)
-        elif self._leader is None or sender != self._leader.leader:
             return
-        elif kind == Kind.OUT:
+        if self._leader is None or sender != self._leader.leader:
+            return
+        self._find_ns = FIND_MAX_NS // 16  # it does lead
+        self._denied.clear()
+        if kind == Kind.OUT:
             self._on_out(decode_standing(parcel.body))
         elif kind in (Kind.TOLD, Kind.EPOCH):
             page = read_page(parcel.body)

@@ -107,6 +107,7 @@ class RegionRequests:
             if due_ns <= now_ns or not is_in or not (sending.route_of(number).count if name else sending.count):
                 ready.append(name)
                 if name and len(self._followed) < MAX_FOLLOWED and sending.is_waited_for(name, number):
+                    sending.list_targets()  # its number will not say its name any more
                     self.follow([name], joined)
         for name in ready:
             del self.leaves[name]

@@ -381,6 +381,10 @@ class RegionSending:
             lane.large = None
             lane.acked = lane.submitted
             self._settle(now_ns, lane.waits.fail(lost))
+        self.list_targets()
+
+    def list_targets(self) -> None:
+        """Numbers of groups are about to be forgotten, or to become others: keep the names of all that waits."""
         for route in self._routing.routes.values():
             route.list_targets()
 

@@ -25,6 +25,7 @@ class RegionProgram:
     """One life of a node's application."""
 
     __slots__ = (
+        "_detaching",
         "_is_attached",
         "_locks",
         "_may_read",
@@ -49,6 +50,7 @@ class RegionProgram:
         self._may_read.set()
         self._tasks: dict[asyncio.Task[Any], str] = {}
         self._locks: dict[str, asyncio.Lock] = {}  # of groups: one change at a time
+        self._detaching = asyncio.Lock()  # one leaves everything and comes back, and then the next
         self._sent = 0
         # what it saw
         self.got: set[str] = set()  # tags
@@ -192,14 +194,19 @@ class RegionProgram:
             self.wanted.pop(name, None)
 
     async def _detach(self, act: RegionAct) -> None:
-        """Leave everything, and come back for what is wanted then."""
+        """Leave everything, and come back for what is wanted then. Two at once would come back together, and both of
+        them would receive."""
+        async with self._detaching:
+            await self._leave_and_come_back(act.for_ns)
+
+    async def _leave_and_come_back(self, for_ns: int) -> None:
         locks = [self._locks.setdefault(name, asyncio.Lock()) for name in sorted(self._locks)]
         for lock in locks:
             await lock.acquire()
         try:
             self._is_attached = False
             await (await self._attach()).detach()
-            await asyncio.sleep(act.for_ns / 1e9)
+            await asyncio.sleep(for_ns / 1e9)
         finally:
             self._is_attached = True
             for lock in locks:
