@@ -189,13 +189,15 @@ def test_what_sites_does_not_give_is_refused_at_the_call() -> None:
     async def act(node: Node) -> None:
         group = await node.join("orders", timeout=20)
         for service in (RESILIENT(1), MAJORITY):
-            with pytest.raises(UnsupportedService, match="its strongest is SAFE"):
+            with pytest.raises(UnsupportedService, match=r"use SAFE, .*or join a group with orderer='token'"):
                 await group.send(b"x", service)
         with pytest.raises(UsageError, match='need orderer="token"'):
             async with group.lock("key"):
                 pass
         with pytest.raises(UsageError, match='need orderer="token"'):
             await group.call(b"x", handler=1)
+        with pytest.raises(UsageError, match='need orderer="token"'):
+            await node.call("orders", b"x", handler=1, service=MAJORITY)
         with pytest.raises(UsageError, match="nothing to reset"):
             await group.reset()
         with pytest.raises(UsageError, match="this node itself"):

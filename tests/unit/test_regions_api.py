@@ -556,13 +556,15 @@ def test_what_regions_do_not_have_raises_at_the_call() -> None:
         a, _ = await both_in(node, "red")
         red = a.group("red")
         for stronger in (AGREED, SAFE):
-            with pytest.raises(UnsupportedService, match="regions"):
+            with pytest.raises(UnsupportedService, match="strongest is FIFO, or join a group with orderer='token'"):
                 await red.send(b"", stronger)
         with pytest.raises(UsageError, match="token"):
             async with red.lock("printer"):
                 pass
         with pytest.raises(UsageError, match="token"):
             await red.call(b"", handler=0)
+        with pytest.raises(UsageError, match='calls need orderer="token"'):
+            await a.call("red", b"", handler=1)
         with pytest.raises(UsageError, match="membership service"):
             await red.reset()
         with pytest.raises(UsageError, match="membership service"):

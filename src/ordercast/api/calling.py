@@ -63,6 +63,6 @@ class Calling:
         check_call(len(payload), "a call")
         if service == UNRELIABLE:
             service = RELIABLE  # the order decides who must answer, and UNRELIABLE messages are not in it
+        self._seat.check_locks()  # first: another service would not help
         self._seat.check(len(payload), service, type_)
-        self._seat.check_locks()
         return payload, service

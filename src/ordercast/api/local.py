@@ -21,7 +21,7 @@ from ordercast.engine import Reset
 from ordercast.errors import NotMember, OrdercastError, UsageError
 from ordercast.groups.caller import Call, Caller
 from ordercast.groups.calls import Asked
-from ordercast.groups.checks import check_priority, no_feeds
+from ordercast.groups.checks import check_priority, no_feeds, no_locks
 from ordercast.groups.events import Left, PortEvent
 from ordercast.groups.host import Host
 from ordercast.groups.locks import LockRequest
@@ -337,6 +337,10 @@ class LocalBase(LocalSeat):
 
     def send_to(self, payload: bytes, service: Service, type_: int, groups: Sequence[str], priority: int = 0) -> int:
         return self.port.stream.offer_to(groups, payload, service, type_, priority)
+
+    def check_calls(self, group: str) -> None:
+        if not self.port.engine.gives_locks:
+            raise no_locks(group, self.config.orderer)
 
     def call_outside(self, payload: bytes, service: Service, handler: int, type_: int, group: str) -> Asked | None:
         return self.port.stream.call_outside(group, payload, service, handler, type_)

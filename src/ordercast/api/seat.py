@@ -281,9 +281,12 @@ class BaseSeat(Seat, Protocol):
     def send_to(self, payload: bytes, service: Service, type_: int, groups: Sequence[str], priority: int = 0) -> int:
         """Queue one message to groups that the session need not be in: its number, or -1: the queue is full."""
 
+    def check_calls(self, group: str) -> None:
+        """Raise if the orderer has no calls."""
+
     def call_outside(self, payload: bytes, service: Service, handler: int, type_: int, group: str) -> Asked | None:
-        """Queue a call to a group that the session is not in; None: the queue is full. Raises what stands against it,
-        also where the orderer has no calls."""
+        """Queue a call to a group that the session is not in; None: the queue is full. Raises what stands against
+        it."""
 
     def forget_outside(self, asked: Asked) -> None:
         """No task waits for its answer any more."""

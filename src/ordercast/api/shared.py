@@ -205,6 +205,7 @@ class SharedUnderlay:
             await self.send(payload, groups=[group], service=service, type=type_, confirm=ack)
             return None
         seat = self._seat
+        seat.check_calls(group)
         seat.check(len(payload), service, type_)
         asked: Asked | None = None
         try:

@@ -453,9 +453,11 @@ class ClientBase(ClientSeat):
         session.queue.offer_addressed(payload, service, type_, self._addressed, priority)
         return number
 
-    def call_outside(self, payload: bytes, service: Service, handler: int, type_: int, group: str) -> Asked | None:
+    def check_calls(self, group: str) -> None:
         if not self.session.terms.has_locks:
             raise no_locks(group, self.config.orderer)
+
+    def call_outside(self, payload: bytes, service: Service, handler: int, type_: int, group: str) -> Asked | None:
         return self.session.calls.call(self, payload, service, handler, type_, CalledGroup(self.session, group))
 
     def forget_outside(self, asked: Asked) -> None:

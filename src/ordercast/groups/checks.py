@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from typing import Final
 
-from ordercast.config import MAX_BLOCK, MAX_GROUP_NAME, MAX_HEADER, MAX_PRIORITY, SITES_ORDERER
+from ordercast.config import MAX_BLOCK, MAX_GROUP_NAME, MAX_HEADER, MAX_PRIORITY, REGIONS_ORDERER, SITES_ORDERER
 from ordercast.errors import UnsupportedService, UsageError
-from ordercast.service import Service
+from ordercast.service import (
+    AGREED_RANK,
+    FIFO_RANK,
+    MAJORITY_RANK,
+    RANK_NAMES,
+    RELIABLE_RANK,
+    RESILIENT_RANK,
+    SAFE_RANK,
+    UNRELIABLE_RANK,
+    Service,
+)
 
 TYPE_MIN: Final = -(1 << 15)
 TYPE_MAX: Final = (1 << 15) - 1
@@ -16,6 +26,18 @@ CALL_HEAD_BYTES: Final = 512
 
 MAX_CALL: Final = MAX_BLOCK - CALL_HEAD_BYTES
 """Bytes of a call, and of an answer: each is one block."""
+
+
+_ALL: Final = tuple(range(len(RANK_NAMES)))
+
+GIVEN: Final[dict[str, tuple[int, ...]]] = {
+    "token": _ALL,
+    "sequencer": (RELIABLE_RANK, FIFO_RANK, AGREED_RANK, RESILIENT_RANK, SAFE_RANK),
+    "timestamp": (RELIABLE_RANK, FIFO_RANK, AGREED_RANK, RESILIENT_RANK, MAJORITY_RANK, SAFE_RANK),
+    SITES_ORDERER: tuple([rank for rank in _ALL if rank not in (RESILIENT_RANK, MAJORITY_RANK)]),
+    REGIONS_ORDERER: (UNRELIABLE_RANK, RELIABLE_RANK, FIFO_RANK),
+}
+"""The ranks of the services of each orderer, for texts: a client of a daemon has no orderers. A test compares."""
 
 
 def check_kind(service: object, type_: object) -> None:
@@ -50,9 +72,24 @@ def check_header(header: bytes) -> None:
 
 
 def unsupported(orderer: str, group: str, service: Service) -> UnsupportedService:
-    """The error of an underlay that cannot give a service."""
-    instead = "; its strongest is SAFE, which every member of the view has" if orderer == SITES_ORDERER else ""
-    return UnsupportedService(f"the {orderer} orderer of {group!r} cannot give {service}{instead}")
+    """The error of an underlay that cannot give a service: what it has instead, and which orderers have that one."""
+    given = GIVEN.get(orderer, ())
+    stronger = [rank for rank in given if rank > service.rank]
+    if stronger:
+        instead = f": use {_word(min(stronger))}, which promises more"
+    elif given:
+        instead = f": its strongest is {_word(max(given))}"
+    else:
+        instead = ""
+    others = [repr(name) for name, ranks in GIVEN.items() if service.rank in ranks]
+    choice = ", ".join(others[:-1]) + " or " + others[-1] if len(others) > 1 else others[0]
+    return UnsupportedService(
+        f"the {orderer} orderer of {group!r} cannot give {service}{instead}, or join a group with orderer={choice}"
+    )
+
+
+def _word(rank: int) -> str:
+    return f"{RANK_NAMES[rank]}(k)" if rank == RESILIENT_RANK else RANK_NAMES[rank]
 
 
 def no_feeds(group: str, orderer: str) -> UsageError:
