@@ -54,6 +54,35 @@ def test_flush_returns_after_unreliable_messages_on_a_shared_underlay(orderer: s
     run_in_world(world, program(), LIMIT_NS)
 
 
+@pytest.mark.parametrize(
+    ("orderer", "underlay"), [("token", None), ("token", "floor"), ("sites", "floor")], ids=["own", "shared", "sites"]
+)
+def test_an_unreliable_message_is_confirmed_when_it_has_left_whatever_becomes_of_it(
+    orderer: str, underlay: str | None
+) -> None:
+    topology = plain_topology(CREWS)
+    world = World(1, LAN, topology=topology) if orderer == "sites" else World(1, LAN)
+
+    async def program() -> None:
+        names = topology.nodes
+        nodes = [node_of(world, topology, name) if orderer == "sites" else SimNode(world, name) for name in names]
+        groups = [await node.join("orders", underlay=underlay) for node in nodes]
+        await asyncio.gather(*[until(group, 4) for group in groups])
+        if underlay is not None:
+            await nodes[1].join("stock", underlay=underlay)
+        async with asyncio.timeout(5):
+            assert await groups[0].send(b"1", UNRELIABLE, confirm=True) == -1
+            assert await groups[0].send_many([b"2", bytes(100_000)], UNRELIABLE, confirm=True) == -1
+            if underlay is not None:
+                assert await nodes[0].send(b"3", groups=["stock"], service=UNRELIABLE, confirm=True) == -1
+        if orderer == "token":  # a ring of sites needs its token for what it sends, and loses it here
+            world.network.partition([[names[0]], list(names[1:])])
+            async with asyncio.timeout(0.01):  # virtual: nobody is suspected so soon
+                assert await groups[0].send(b"4", UNRELIABLE, confirm=True) == -1
+
+    run_in_world(world, program(), LIMIT_NS)
+
+
 def test_a_safe_message_that_only_a_part_has_is_delivered_and_not_confirmed() -> None:
     """Every part of a view goes on: after the signal nobody can promise anything for the others."""
     topology = plain_topology(CREWS)

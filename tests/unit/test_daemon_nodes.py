@@ -189,7 +189,7 @@ def test_what_sites_does_not_give_is_refused_at_the_call() -> None:
     async def act(node: Node) -> None:
         group = await node.join("orders", timeout=20)
         for service in (RESILIENT(1), MAJORITY):
-            with pytest.raises(UnsupportedService, match="use SAFE, .*or join a group with orderer='token'"):
+            with pytest.raises(UnsupportedService, match=r"use SAFE, .*or join a group with orderer='token'"):
                 await group.send(b"x", service)
         with pytest.raises(UsageError, match='need orderer="token"'):
             async with group.lock("key"):

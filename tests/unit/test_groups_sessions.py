@@ -315,8 +315,11 @@ def test_an_unreliable_message_of_a_session_comes_to_the_others() -> None:
     host = make_host(exchange)
     (ann,), (bob,) = two_sessions(host, "a")
     ann.offer(b"1", UNRELIABLE)
+    watch = ann.watch(0, 1, UNRELIABLE)
     pump(host)
     assert [(each.sender, each.payload, each.position) for each in messages(bob)] == [("ann@x/0", b"1", -1)]
+    assert ann.take_settled() == [watch], "its label says which session has sent it"
+    assert (watch.error, watch.position) == (None, -1)
 
 
 # Open and close. -----------------------------------------------------------------------------------------------------
