@@ -85,6 +85,7 @@ class SimMember:
         "_cluster",
         "_created",
         "_has_reset_in_vain",
+        "_is_number_next",
         "_is_reset_planned",
         "_is_take_planned",
         "_orders",
@@ -123,6 +124,7 @@ class SimMember:
         self._is_take_planned = False
         self._is_reset_planned = False
         self._has_reset_in_vain = False
+        self._is_number_next = False  # what it asks for next where its rule is the size of its view
         # how it behaves
         self.take_delay_ns = take_delay_ns
         self.is_stalled = False
@@ -170,7 +172,7 @@ class SimMember:
         self.port = None
         self._orders.clear()
         self._created = 0
-        self._is_take_planned = self._is_reset_planned = self._has_reset_in_vain = False
+        self._is_take_planned = self._is_reset_planned = self._has_reset_in_vain = self._is_number_next = False
         self._asked = {}
         self.holding.begin()
         self.seen.log = []
@@ -280,9 +282,10 @@ class SimMember:
 
     def _needed(self) -> MinMembers:
         """What its rule means for its view. `reset` takes a number as it is: more than the view has is never met, and a
-        leave that nobody has delivered may have made the view smaller."""
+        leave that nobody has delivered may have made the view smaller. A join that nobody has delivered may have made
+        it larger, and the newcomer may be gone: then all are too many. So it asks for the one and the other in turn."""
         is_all = isinstance(self.rule, int) and self.view is not None and self.rule >= len(self.view.members)
-        return "all" if is_all else self.rule
+        return "all" if is_all and not self._is_number_next else self.rule
 
     def stall(self) -> None:
         self.is_stalled = True
@@ -394,6 +397,7 @@ class SimMember:
         now_ns = self._cluster.world.clock(self.node)
         for reset in port.resets:
             self._has_reset_in_vain = not reset.size
+            self._is_number_next = self._has_reset_in_vain and not self._is_number_next
             for call in self.seen.resets:
                 if call.ended_ns == FOREVER and call.member == str(self) and reset.rule in (None, call.rule):
                     call.ended_ns, call.size = now_ns, reset.size
