@@ -114,7 +114,6 @@ class SitesEngine:
         "_writer",
         "config",
         "counters",
-        "far_daemons",
         "interests",
         "me",
         "name",
@@ -138,7 +137,6 @@ class SitesEngine:
         self.counters: dict[str, int] = {}
         self.view: View | None = None
         self.interests = Interests()
-        self.far_daemons = sites.far_daemons(sites.site_of(me.name).name)
         self._timing = timing
         self._rng = rng
         self._sites = sites
@@ -184,6 +182,10 @@ class SitesEngine:
     @property
     def interest(self) -> SitesEngine:
         return self
+
+    @property
+    def far_daemons(self) -> dict[Address, str]:
+        return self._sites.far_daemons(self._sites.sites[self._here].name)
 
     def room(self, now_ns: int) -> tuple[int, int]:
         network, streams = self._network, self._streams
