@@ -211,6 +211,18 @@ def test_old_views_are_forgotten_and_late_tokens_and_questions_are_answered() ->
     assert all(len(place.engine.listens()) == 1 for place in world.places[:3])
 
 
+def test_a_leader_does_not_forget_an_old_view_before_all_others_can() -> None:
+    """What is repaired last is purged by the round that ends everything: the others do not know it yet."""
+    world = a_world(7, outside=1)
+    world.drops = lambda datagram, source, target: (
+        datagram.kind == Kind.DATA and datagram.number == 1 and target.index == 2
+    )
+    send(world, 5)
+    world.move(6, 1)
+    rest(world)
+    assert [place.engine.counters.get("silences", 0) for place in world.places[:6]] == [0] * 6, "nobody had to wait"
+
+
 def test_an_epoch_that_comes_late_does_not_lose_the_first_blocks_of_the_next_view() -> None:
     world = a_world(4)
     world.places[1].source.tell(world.now_ns, GivenEpoch(SERVICE, 0, 0, 1))  # nothing new

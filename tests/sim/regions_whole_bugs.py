@@ -116,6 +116,17 @@ REGIONS_WHOLE_BUGS: Final[tuple[Bug, ...]] = (
         386,
         is_slow=True,
     ),
+    # Old views
+    _bug(
+        "a leader forgets an old view before the others can",
+        "MemberView.may_be_forgotten",
+        "if self.has_untold:\n    return False",
+        "",
+        "The others start tokens one after the other, seconds apart, to hear that it has.",
+        2,
+        5_310_000_952,
+        is_slow=True,
+    ),
     # The service
     _bug(
         "nobody is told of exclusions that do not concern it",

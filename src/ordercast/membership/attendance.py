@@ -152,7 +152,7 @@ class Attendance:
         self.service = 0  # with which this node is registered; 0: none
         self._born = 0  # the epoch of the last registration in this life; 0: there was none
         self._searched_ns = 0  # since when
-        self._denied: dict[int, int] = {}  # desks that do not lead, as they say -> until when no other's word counts
+        self._denied: dict[int, int] = {}  # desks that say that they do not lead -> until when others may not name them
         # requests
         self._number = 0
         self._answered = 0

@@ -322,9 +322,19 @@ class MemberView:
             return all(record.next >= record.prefix and record.next >= record.top for record in self.records.values())
         if self.settled_at < 0 or not all(record.is_drained() for record in self.records.values()):
             return False
+        if self.has_untold:
+            return False
         # Dead senders of which nobody has spoken: two complete rounds that knew of their deaths tell that there is
         # nothing of them.
         return self.cleaner >= self.settled_at
+
+    @property
+    def has_untold(self) -> bool:
+        """Whether this member leads others, and a complete round has not told all of them what it knows. They could not
+        forget the view: one after the other would lose its patience, start a token, and hear that others have."""
+        if self.leader != self.me or len(self.living) < 2:
+            return False
+        return any(record.has_news and not record.is_empty for record in self.records.values())
 
     @property
     def is_behind(self) -> bool:
