@@ -7,7 +7,6 @@ import resource
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from time import perf_counter
 
 import pytest
 from tests.daemon.houses import DaemonHouse
@@ -57,9 +56,7 @@ async def test_two_thousand_connections_come_and_go(tmp_path: Path) -> None:
             assert len(house.hub.seats) == CONNECTIONS + 1
             # Both ends are here; the daemon's alone is measured by benches/daemon.py --idle.
             assert (resident_bytes() - before) / CONNECTIONS < 100 * KIB
-            started = perf_counter()
             await group.send(b"still here", confirm=True)
-            assert perf_counter() - started < 2
             status = await alive.ask("status")
             assert (status["sessions"], status["held_bytes"]) == (CONNECTIONS + 1, 0)
             for client in clients:

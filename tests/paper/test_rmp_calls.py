@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import Any
 
 import pytest
@@ -588,9 +587,7 @@ def test_mistakes_of_callers_raise_at_the_call() -> None:
         assert await x.call("paper", bytes(MAX_CALL), handler=1) == bytes(MAX_CALL)
         assert len(await office.groups[1].call(bytes(MAX_CALL), handler=1)) == MAX_CALL
 
-    started = time.monotonic()
     in_office(program)
-    assert time.monotonic() - started < 30
 
 
 def test_any_message_of_a_member_may_name_a_handler() -> None:
