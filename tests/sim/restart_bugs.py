@@ -17,8 +17,8 @@ RESTART_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "a restarted member gives up its vote for a smaller group of strangers",
         "Returning._on_ring",
-        "waits = STRANGE_WAITS if is_strange else FOREIGN_WAITS",
-        "waits = FOREIGN_WAITS",
+        "waits = WAITS if is_led_by_ours else waits_beside(seen, self._shown())",
+        "waits = WAITS",
         "A member that was silent for a while waits for that vote without an end.",
         1,
         "token",

@@ -18,8 +18,8 @@ STALL_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "only members that send are watched",
         "StallWatch._work_mark",
-        "not sends and not channel.leaving and not is_short and channel.engine.is_working",
-        "not sends and not channel.leaving and not is_short",
+        "not sends and not channel.leaving and not self._has_too_few() and channel.engine.is_working",
+        "not sends and not channel.leaving and not self._has_too_few()",
         "A member that only listens is in a group that stands still, and hears nothing of it.",
         64,
         "token",

@@ -277,12 +277,18 @@ def test_names_that_are_not_those_of_the_signature_are_counted_and_dropped() -> 
     assert office.neighbours(A) == []
 
 
-def test_an_accused_node_is_asked_and_excluded_only_if_it_is_silent() -> None:
+def office_of_three() -> Office:
+    """Three nodes in one region."""
     office = Office()
     office.register(A, B, C)
     for node in (A, B, C):
         office.join(node, "fx")
     office.wait(2 * VIEW_NS)
+    return office
+
+
+def test_an_accused_node_is_asked_and_excluded_only_if_it_is_silent() -> None:
+    office = office_of_three()
     assert office.neighbours(A) == ["a", "b", "c"]
     for accused in (B, C):
         office.say(A, Kind.ACCUSE, encode_accused(Accused(accused.id, 1, 1, Accusation.TOKEN)))
@@ -299,11 +305,7 @@ def test_an_accused_node_is_asked_and_excluded_only_if_it_is_silent() -> None:
 
 def test_where_one_does_not_answer_its_neighbours_are_asked_as_well() -> None:
     """A cut takes several: the region would find them one after the other, each after seconds."""
-    office = Office()
-    office.register(A, B, C)
-    for node in (A, B, C):
-        office.join(node, "fx")
-    office.wait(2 * VIEW_NS)
+    office = office_of_three()
     office.say(A, Kind.ACCUSE, encode_accused(Accused(B.id, 1, 1, Accusation.TOKEN)))
     office.wait(DOUBT_NS + SECOND // 2)
     assert Kind.PING in office.kinds(C)

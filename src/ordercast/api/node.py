@@ -507,14 +507,6 @@ def _check_shared(name: str | None, underlay: str, terms: dict[str, object], whe
     return name
 
 
-def _no_answer(group: str, handler: int | None, timeout: float | None) -> str:
-    """The same of a call that was a message of a member or of an underlay, whose way is not known."""
-    missing = f"the call to {group!r} has not been seen to be delivered"
-    if handler is not None:
-        missing = f"the holder of handler {handler} of {group!r} has not answered"
-    return f"{missing} within {timeout} s: the call may or may not have been carried out"
-
-
 def _how_far(group: str, call: Call, timeout: float | None) -> str:
     """What is known of a call that has not come to an end in time."""
     if call.number < 0:
@@ -522,3 +514,11 @@ def _how_far(group: str, call: Call, timeout: float | None) -> str:
     if call.is_acknowledged:
         return f"the call to {group!r} was delivered, and handler {call.handler} has not answered within {timeout} s"
     return f"no member of {group!r} has answered within {timeout} s: the call may or may not have been carried out"
+
+
+def _no_answer(group: str, handler: int | None, timeout: float | None) -> str:
+    """The same of a call that was a message of a member or of an underlay, whose way is not known."""
+    missing = f"the call to {group!r} has not been seen to be delivered"
+    if handler is not None:
+        missing = f"the holder of handler {handler} of {group!r} has not answered"
+    return f"{missing} within {timeout} s: the call may or may not have been carried out"

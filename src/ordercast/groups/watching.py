@@ -92,9 +92,8 @@ class StallWatch:
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
-        # Whether the view has too few members to begin: nothing has to wait for that to be told
         self._view: View | None = None
-        self._is_short = False
+        self._is_short = False  # that view has too few members to begin
         # What may stand still
         self._work = Standstill()  # joins, leaves, sends and confirmations, and a ring that does not work
         self._requests = Standstill()  # locks and calls
@@ -177,10 +176,7 @@ class StallWatch:
         channel = self._channel
         if channel.is_over:
             return False
-        if channel.view is not self._view:
-            self._view = channel.view
-            self._is_short = channel.engine.short_of() is not None
-        if channel.view is None or channel.leaving or self._is_short or not channel.engine.is_working:
+        if channel.view is None or channel.leaving or self._has_too_few() or not channel.engine.is_working:
             return True
         for stream in channel.streams:
             if stream.outstanding or stream.ready or stream.queue.count:
@@ -189,6 +185,14 @@ class StallWatch:
             if port.is_waiting:
                 return True
         return channel.consumption.has_unfinished and channel.engine.waits_for_application()
+
+    def _has_too_few(self) -> bool:
+        """Whether the view has too few members to begin. Nothing has to wait for that to be told. Hot, as above."""
+        channel = self._channel
+        if channel.view is not self._view:
+            self._view = channel.view
+            self._is_short = channel.engine.short_of() is not None
+        return self._is_short
 
     def _has_moved(self) -> bool:
         """Whether what was stalled goes on: that is told at once."""
@@ -208,8 +212,7 @@ class StallWatch:
             for stream in channel.streams
             if stream.outstanding or stream.ready or stream.queue.count
         ]
-        is_short = channel.engine.short_of() is not None
-        if not sends and not channel.leaving and not is_short and channel.engine.is_working:
+        if not sends and not channel.leaving and not self._has_too_few() and channel.engine.is_working:
             return None
         return (view.id, tuple(sends), len(channel.leaving), channel.is_leaving)
 

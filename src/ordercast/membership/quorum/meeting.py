@@ -7,6 +7,7 @@ new members. Rings never merge: their orders cannot be brought together.
 from __future__ import annotations
 
 from enum import Enum, auto
+from typing import Final
 
 from ordercast.engine import NEVER, Outbox, To
 from ordercast.membership.quorum.local import LocalMember, Wishes
@@ -14,6 +15,10 @@ from ordercast.orderers import Orderer
 from ordercast.view import Address
 from ordercast.wire.header import Kind
 from ordercast.wire.views import Asking, Ring, encode_asking, encode_ring
+
+# So many times `recovery_wait_ns` a member of a ring that does not work stays beside one that goes on.
+WAITS: Final = 2
+PATIENT_WAITS: Final = 30  # beside one that is not better than ours
 
 
 class MeetingAnswer(Enum):
@@ -33,6 +38,13 @@ def better(one: Ring, other: Ring) -> bool:
         return False
     first = (not one.has_begun, -one.size, one.counter, one.creator)
     return first < (not other.has_begun, -other.size, other.counter, other.creator)
+
+
+def waits_beside(seen: Ring, ours: Ring) -> int:
+    """How long a member of `ours`, which does not work, stays with it beside the ring `seen`, which does: so many times
+    `recovery_wait_ns`. That one may have been made by a newcomer that did not hear ours: for a smaller one than ours we
+    are in no hurry, because members that are silent for now may need us."""
+    return WAITS if better(seen, ours) else PATIENT_WAITS
 
 
 def meet(ours: Ring, seen: Ring, leads: bool, is_beacon: bool, is_from_leader: bool) -> MeetingAnswer:

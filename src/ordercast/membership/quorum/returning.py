@@ -16,7 +16,7 @@ from ordercast.config import SECOND, GroupConfig
 from ordercast.engine import NEVER, Note, Outbox, To
 from ordercast.membership.policy import NOTE
 from ordercast.membership.quorum.local import LocalMember
-from ordercast.membership.quorum.meeting import better
+from ordercast.membership.quorum.meeting import WAITS, waits_beside
 from ordercast.membership.quorum.roles import NO_LOG
 from ordercast.membership.quorum.rule import (
     Electorate,
@@ -60,8 +60,6 @@ PROPOSE_TRIES: Final = 15  # times that a result is sent before the next round
 TOLD_NS: Final = 3 * SECOND  # so long the word of a coordinator about those that have answered it is good
 SEARCH_WAITS: Final = 2  # times `recovery_wait_ns`: so long members with a log may be silent, as they wait for another
 MAX_FOREIGN: Final = 16  # other rings of the name that are remembered; the first are forgotten first
-FOREIGN_WAITS: Final = 2  # times `recovery_wait_ns`: so long another ring of the name is asked whether it follows ours
-STRANGE_WAITS: Final = 30  # the same for a smaller ring that no member of ours leads: a newcomer may have made it
 
 
 class Returning(KeptVote):
@@ -322,9 +320,8 @@ class Returning(KeptVote):
 
     def _on_ring(self, now_ns: int, kind: int, seen: Ring, out: Outbox) -> None:
         """A ring shows itself. Our own one answers so where its members know that we have left it. Another one may
-        follow ours, with us in it, and be heard before its COMMIT: it is asked, and has time to say so. A newcomer that
-        heard nobody makes a ring of its own, while members that are silent for now need our vote. So we are in no hurry
-        where the ring is smaller than ours was, and its first member was not in ours."""
+        follow ours, with us in it, and be heard before its COMMIT: it is asked, and has time to say so. One that a
+        member of ours leads was not made by a newcomer."""
         if seen.name != self._local.name or not seen.is_working:
             return
         if seen.ring == self.kept.view.ring:
@@ -335,8 +332,8 @@ class Returning(KeptVote):
             self._foreign[seen.ring] = now_ns
             self._say_returned(seen.leader.address, out)
         else:
-            is_strange = self.kept.view.member(seen.leader.id) is None and not better(seen, self._shown())
-            waits = STRANGE_WAITS if is_strange else FOREIGN_WAITS
+            is_led_by_ours = self.kept.view.member(seen.leader.id) is not None
+            waits = WAITS if is_led_by_ours else waits_beside(seen, self._shown())
             if now_ns - self._foreign[seen.ring] > waits * self._local.timing.recovery_wait_ns:
                 self.is_over = True
 

@@ -14,7 +14,7 @@ from ordercast.errors import WireError
 from ordercast.membership.policy import NOTE
 from ordercast.membership.quorum.deciding import Deciding
 from ordercast.membership.quorum.local import LocalMember, Wishes
-from ordercast.membership.quorum.meeting import Meeting, better
+from ordercast.membership.quorum.meeting import Meeting, waits_beside
 from ordercast.membership.quorum.recovery import Recovery, begins_recovery
 from ordercast.membership.quorum.roles import RecoveryTerms
 from ordercast.orderers import LoggedOrderer
@@ -36,7 +36,6 @@ from ordercast.wire.views import (
 
 WORKING: Final = "working"
 NEWCOMER_WAITS: Final = 10  # times `recovery_wait_ns`: so long a newcomer whose join is not decided hears nobody
-FOREIGN_WAITS: Final = 30  # times `recovery_wait_ns`: the patience of a frozen ring beside a smaller one that works
 
 
 class Successor(NamedTuple):
@@ -205,14 +204,12 @@ class QuorumRing:
     def is_superseded_by(self, now_ns: int, seen: Ring) -> bool:
         """Whether a member of this frozen ring goes to another ring of its name that works.
 
-        If that is its own next ring, the commit is on its way. The other one may have been made by a newcomer that did
-        not hear ours: for a smaller one than ours we are in no hurry.
+        If that is its own next ring, the commit is on its way.
         """
         accepted = self.recovery.accepted if self.recovery is not None else None
         if accepted is not None and accepted.view.ring == seen.ring:
             return False
-        waits = 2 if better(seen, self.shown()) else FOREIGN_WAITS
-        return now_ns - self.frozen_ns > waits * self._local.timing.recovery_wait_ns
+        return now_ns - self.frozen_ns > waits_beside(seen, self.shown()) * self._local.timing.recovery_wait_ns
 
     def on_message(self, now_ns: int, kind: int, source: Address, origin: int, body: bytes, out: Outbox) -> None:
         """A datagram of recovery, of this ring. Its member may need the vote of a newcomer whose join is not decided:

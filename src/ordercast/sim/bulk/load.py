@@ -14,14 +14,10 @@ from ordercast.config import SECOND
 from ordercast.engine import Outbox, Run, Upcall
 from ordercast.errors import UsageError
 from ordercast.orderers.regions.upcalls import LaneRun, RegionUpcall
-from ordercast.sim.bulk.node import BulkEngine, Want
+from ordercast.sim.bulk.node import NO_TURN, TURN_LATER, TURN_NOW, BulkEngine, Want
 from ordercast.sim.bulk.world import BulkWorld
 from ordercast.wire.block import head_of
 
-# Looked up once: a member of an enum costs a call, and these are needed for each reception.
-NOTHING: Final = Want.NOTHING
-LATER: Final = Want.LATER
-NOW: Final = Want.NOW
 BLOCKS_PER_TURN: Final = 16  # that a program submits in one pass; then what has arrived meanwhile is read
 _FIRST: Final = Struct("<Q")  # the first field of a block's head
 _COUNT: Final = Struct("<I")  # and the second
@@ -151,34 +147,34 @@ class LoadProgram:
             self._given_seq = free_seq
             engine.consume(now_ns, free_seq, out)
         if self._source is None or not (self._due or self._held or not self._every_ns):
-            return NOTHING
+            return NO_TURN
         self._is_short = False
         for _ in range(BLOCKS_PER_TURN):
             if not self._held and not self._next(now_ns):
-                return NOTHING
+                return NO_TURN
             room, largest = engine.room(now_ns)
             size = max(map(len, self._held))  # a set has one block for each lane, and room is that of a lane
             if size > room:
                 if 0 < largest < size:  # 0: the engine takes nothing yet
                     raise UsageError(f"a block of {size} bytes is larger than the engine's largest, {largest}")
                 self._is_short = True
-                return LATER
+                return TURN_LATER
             taken = engine.submit(now_ns, self._held, out)
             if taken < len(self._held):
                 del self._held[:taken]
                 self._is_short = True
-                return LATER
+                return TURN_LATER
             self._held.clear()
             self.submitted += self.messages
-        return NOW
+        return TURN_NOW
 
     def take(self, now_ns: int, engine: BulkEngine, upcalls: Sequence[Upcall | RegionUpcall]) -> Want:
         before = self._taken_seq
-        want = NOTHING
+        want = NO_TURN
         for upcall in upcalls:
             if not isinstance(upcall, (Run, LaneRun)):
                 if self._is_short:
-                    want = NOW  # a view or an epoch may have made room, after this pass had its turn
+                    want = TURN_NOW  # a view or an epoch may have made room, after this pass had its turn
                 if self.on_other is not None:
                     self.on_other(now_ns, upcall)
             elif upcall.deliveries:
@@ -192,7 +188,7 @@ class LoadProgram:
         if self._taken_seq == before:
             return want
         if not self.lag_ns:
-            return NOW if want is NOW or engine.waits_for_application() else LATER
+            return TURN_NOW if want is TURN_NOW or engine.waits_for_application() else TURN_LATER
         if self._lagging_seq < 0:
             self._work(now_ns)
         return want

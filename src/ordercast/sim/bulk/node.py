@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from enum import IntEnum
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from ordercast.engine import NEVER, Outbox, Upcall
 from ordercast.orderers.regions.upcalls import RegionUpcall
@@ -53,6 +53,12 @@ class Want(IntEnum):
     NOTHING = 0
     LATER = 1  # in the next pass, whatever that is for
     NOW = 2  # as soon as the processor is free
+
+
+# Looked up once: a member of an enum costs a call, and these are needed for each reception.
+NO_TURN: Final = Want.NOTHING
+TURN_LATER: Final = Want.LATER
+TURN_NOW: Final = Want.NOW
 
 
 class Program(Protocol):

@@ -29,7 +29,7 @@ from ordercast.config import MS, SECOND
 from ordercast.engine import NEVER, Note, Outbox, Send, To
 from ordercast.errors import UsageError
 from ordercast.sim.bulk.flight import Flight, check_model
-from ordercast.sim.bulk.node import BulkEngine, BulkNode, Program, QueuedBatch, Want
+from ordercast.sim.bulk.node import NO_TURN, TURN_NOW, BulkEngine, BulkNode, Program, QueuedBatch
 from ordercast.sim.bulk.skips import Skips
 from ordercast.sim.bulk.tally import BLOCK_KINDS, KINDS
 from ordercast.sim.datagrams import COALESCE_NS, KIND_OFFSET
@@ -44,8 +44,6 @@ MAX_NODES: Final = 10_000
 EVENT_LIMIT: Final = 1 << 40  # runs are long on purpose; a test sets a smaller one
 UNIFORM: Final = "uniform"  # the cause of losses that the model of the network has
 REST_CHECK_NS: Final = 50 * MS
-NO_TURN: Final = Want.NOTHING  # looked up once: a member of an enum costs a call
-TURN_NOW: Final = Want.NOW
 EVERYBODY: Final = frozenset({To.ALL})
 
 
