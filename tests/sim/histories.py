@@ -85,6 +85,11 @@ class History:
         self.troubles.append(Trouble(at * MS, until * MS, frozenset(names.split()), is_pause=True))
         return self
 
+    def partition(self, side: str, at: int, until: int) -> History:
+        everybody = frozenset(name.rstrip("+") for name in self.lives)
+        self.troubles.append(Trouble(at * MS, until * MS, everybody, side=frozenset(side.split())))
+        return self
+
     def may_be_expelled(self, name: str, at: int, until: int) -> History:
         self.expulsions.append(Expulsion(name, at * MS, until * MS))
         return self

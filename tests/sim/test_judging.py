@@ -131,6 +131,17 @@ def test_faults_that_last_are_troubles_of_the_members_that_they_may_silence() ->
     ]
 
 
+def test_a_partition_that_no_other_one_ends_has_two_sides() -> None:
+    faults = (
+        Fault(1, "partition", ("a",), for_ns=2),
+        Fault(4, "partition", ("a", "b"), for_ns=4),
+        Fault(6, "partition", ("c",), for_ns=5),
+        Fault(7, "cut", ("a",), ("c",), for_ns=1),
+    )
+    sides = [trouble.side for trouble in troubles_of(faults, "abc")]
+    assert sides == [frozenset("a"), frozenset(), frozenset(), frozenset()]
+
+
 def test_the_lives_of_a_run_have_their_wishes() -> None:
     seen: list[Cluster] = []
     faults = (

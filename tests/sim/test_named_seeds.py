@@ -93,6 +93,8 @@ STOOD_STILL = (
 )
 
 OF_ENDURANCE = (
+    # The judge did not see that a partition kept a member from letting in a newcomer.
+    ("sequencer", 5_300_011_060),
     # The judge did not see that a restarted member waits for a view that let its former life in and nobody installed.
     ("token", 2_700_006_546),
     # A coordinator that had the promise of a former life said nothing to the next one, and was missed.

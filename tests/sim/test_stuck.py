@@ -202,6 +202,21 @@ LEAVES: list[Case] = [
         TOO_FEW,
     ),
     (
+        "a newcomer came in while the members of another group were cut off: it is in the group that could let it in",
+        lambda: two_groups().partition("c d", 250, 800),
+        TOO_FEW,
+    ),
+    (
+        "it was cut off with them: they may have let it in, and they can go on",
+        lambda: two_groups().partition("a b", 250, 800),
+        None,
+    ),
+    (
+        "they were cut off too late: they may have let it in before",
+        lambda: two_groups().partition("c d", 350, 800),
+        None,
+    ),
+    (
         "they may have let it in: then it has to come where they can go on",
         lambda: two_groups().trouble("c d", 250, 800),
         None,

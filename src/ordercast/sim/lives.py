@@ -96,16 +96,25 @@ def possible_expulsions(faults: Sequence[Fault], patience_ns: int | None, healed
 def troubles_of(faults: Sequence[Fault], nodes: Iterable[str], topology: Topology | None = None) -> list[Trouble]:
     """The times in which faults may have kept nodes from answering."""
     everybody = frozenset(nodes)
+    partitions = [fault for fault in faults if fault.kind == FaultKind.PARTITION]
     troubles: list[Trouble] = []
     for fault in faults:
         names = (*fault.nodes, *fault.others)
         if fault.kind in OF_SITES and topology is not None:
             names = topology.nodes_of(names)
-        named = everybody.intersection(names)
+        named, side = everybody.intersection(names), frozenset[str]()
         if fault.kind in (FaultKind.PARTITION, FaultKind.PARTITION_SITES):
+            # Another partition meanwhile replaces this one, or ends it.
+            is_alone = not any(_overlap(fault, other) for other in partitions if other is not fault)
+            side = named if fault.kind == FaultKind.PARTITION and is_alone else side
             # Each side is kept from the other, and either may be the one that is left out.
             named = everybody if named < everybody and named else frozenset()
         if fault.kind in LASTING and named:
             is_pause = fault.kind is FaultKind.PAUSE
-            troubles.append(Trouble(fault.at_ns, fault.at_ns + fault.for_ns, named, is_pause))
+            troubles.append(Trouble(fault.at_ns, fault.at_ns + fault.for_ns, named, is_pause, side))
     return troubles
+
+
+def _overlap(fault: Fault, other: Fault) -> bool:
+    """Whether one of them begins before the other is over."""
+    return fault.at_ns <= other.at_ns + other.for_ns and other.at_ns <= fault.at_ns + fault.for_ns

@@ -109,6 +109,12 @@ class Trouble:
     end_ns: int
     nodes: frozenset[str]
     is_pause: bool = False  # their processes stood still: they answered nobody
+    side: frozenset[str] = frozenset()  # one side of a partition: nothing passed between it and the others
+
+    def separates(self, member: str, host: str) -> bool:
+        """Whether nothing that one life said can have been answered by the other."""
+        name, other = member.rpartition("/")[0], host.rpartition("/")[0]
+        return (self.is_pause and other in self.nodes) or (name in self.side) != (other in self.side)
 
 
 def excuse_of(
@@ -209,19 +215,18 @@ class _Lives:
             for name, view in self.views.items()
             if any(member in view.members and state.asked_ns <= view.first_ns for member, state in outside)
         }
-        came = [(state.asked_ns, state.came_ns) for _, state in outside if state.came_ns >= 0]
-        held |= {host for asked_ns, came_ns in came for host in self._hosts_at(asked_ns, came_ns)}
+        came = [(member, state) for member, state in outside if state.came_ns >= 0]
+        held |= {host for member, state in came for host in self._hosts_of(member, state)}
         return [view for name, view in self.views.items() if name not in followed and held & chain_of(self.views, name)]
 
-    def _hosts_at(self, asked_ns: int, at_ns: int) -> set[str]:
-        """The views of the members that can have let in one that asked, and came in at a time: they were up, and did
-        not stand still all the while."""
+    def _hosts_of(self, member: str, came: _State) -> set[str]:
+        """The views of the members that can have let in one that asked, and came in: they were up, and did not stand
+        still or behind a partition all the while."""
+        at_ns = came.came_ns
+        lasting = [each for each in self._troubles if each.begin_ns <= came.asked_ns and at_ns <= each.end_ns]
         up = [life.member for life in self.lives.values() if life.began_ns < at_ns <= life.ended_ns]
-        still = [
-            each for each in self._troubles if each.is_pause and each.begin_ns <= asked_ns and at_ns <= each.end_ns
-        ]
-        hosts = [member for member in up if not any(member.rpartition("/")[0] in each.nodes for each in still)]
-        return {state.view for member in hosts if (state := self.state_at(member, at_ns)).view}
+        hosts = [host for host in up if not any(each.separates(member, host) for each in lasting)]
+        return {state.view for host in hosts if (state := self.state_at(host, at_ns)).view}
 
     def _served_in(self, member: str, state: _State) -> str:
         """The view in which a dead life still served when it crashed; empty if it did not."""
