@@ -93,6 +93,8 @@ STOOD_STILL = (
 )
 
 OF_ENDURANCE = (
+    # The judge did not see that members which came back for their votes had stored a view that another one installed.
+    ("sequencer", 7_100_003_093),
     # The judge did not see that a partition kept a member from letting in a newcomer.
     ("sequencer", 5_300_011_060),
     # The judge did not see that a restarted member waits for a view that let its former life in and nobody installed.

@@ -193,6 +193,20 @@ def test_a_view_that_was_stored_needs_a_quorum_of_the_one_before() -> None:
     assert [text for text in wrong if "a+ b+" in text or "not enough" in text]
 
 
+def installed_by_one() -> History:
+    """A view of restarted members that only one of them has installed; the others crash and form the next."""
+    history = group("a b c").crash("a", 3_000).restart("a", 4_000).view("b a+ c", "restart", by="b", at=5_000)
+    return history.crash("c", 6_000).crash("b", 6_500).crash("a+", 7_000).restart("a+", 7_500).restart("c", 8_000)
+
+
+def test_a_view_that_one_member_has_installed_counts_at_others_that_have_stored_it() -> None:
+    """They learned of it before they formed the next one, and were in none between."""
+    history = installed_by_one().view("a++ c+", "restart", at=12_000)
+    assert [text for text in history.restarts() if "was followed by" in text]
+    history.keeps("a", "b a+ c", 9_000).keeps("c", "b a+ c", 9_100)
+    assert history.restarts() == []
+
+
 def test_what_was_stored_after_the_next_view_proves_nothing() -> None:
     history = restarted_twice().view("a++ b++", "restart", at=12_000)
     history.keeps("a", "a+ b+ c+", 12_500).keeps("b", "a+ b+ c+", 12_600)

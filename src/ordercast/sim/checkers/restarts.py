@@ -6,8 +6,9 @@ Here that is put together. Three sentences are judged:
 - *One part goes on.* A view of restarted members comes after the last views of their former lives and after those that
   they made, or after a later one that a member which left by it was up to tell them. Of two views after failures with a
   common view behind them one comes after the other, where only a majority may go on.
-  Such a view may itself be one that nobody has installed: restarted members were told that it is decided, stored it,
-  and were restarted again. What is on their disks is evidence of it (`KeptView`), and it is judged like any other.
+  Such a view may itself be one that nobody has installed, or only others: restarted members were told that it is
+  decided, stored it, and went on or were restarted again. What is on their disks is evidence of it (`KeptView`), and it
+  is judged like any other.
 - *Enough go on.* The members of such a view are, in this life or a former one, a quorum of the last view that it comes
   after. Members that asked to leave may be out of it. So may one whose expulsion nobody has delivered: it was up, and
   with its vote they are a quorum. Where a member re-formed the group by a reset, its number counts alone (Amoeba
@@ -132,7 +133,7 @@ def linked_views(
 def _kept_between(
     kept: Sequence[KeptView], views: dict[str, InstalledView], last: InstalledView, view: InstalledView, heir: LifeSpan
 ) -> list[str]:
-    """Views that nobody has installed, and that the lives of a node have kept between its last one and this one."""
+    """Views that the lives of a node have kept between its last one and this one, and have not installed."""
     found: list[str] = []
     before = last.id
     for each in kept:
@@ -142,9 +143,8 @@ def _kept_between(
         known = views.get(each.id)
         if known is None:
             known = views[each.id] = InstalledView(each.id, each.members, each.reason, each.at_ns)
-        if known.by:
-            continue
-        known.before[before] = None
+        if not known.by:  # otherwise those that installed it say what it comes after
+            known.before[before] = None
         before = each.id
         found.append(before)
     return found
