@@ -307,6 +307,14 @@ REGIONS_SCRIPTED: Final[tuple[Bug, ...]] = (
         "What it had sent before it was excluded comes behind what it sends now.",
         0,
     ),
+    _bug(
+        "a token that an excluded node has passed on tells of its blocks",
+        "MemberView.finish",
+        "entry._replace(maximum=0) if entry.sender in out_since else entry",
+        "entry",
+        "Blocks that nobody has ever taken are reported lost.",
+        0,
+    ),
 )
 
 # What nothing objects to, with the reason.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from itertools import count
 
 import pytest
 from tests.sim.regions_program import (
@@ -18,6 +19,7 @@ from tests.sim.regions_program import (
     three_members,
 )
 
+from ordercast import Group
 from ordercast.config import SECOND
 from ordercast.groups.events import Left
 from ordercast.sim.api import SimNode, Simulation, simulate
@@ -72,6 +74,53 @@ def test_a_node_that_was_put_out_comes_back_in_the_same_life(seed: int) -> None:
 
     simulate(program, world=world, limit_ns=LIMIT_NS)
     judge(world)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_a_cut_takes_from_two_regions_is_put_out_within_five_seconds(seed: int) -> None:
+    """The leader of one region, whose members miss its token after three seconds only, and members of the other, which
+    are found by theirs. The service asks everybody when it has found the first."""
+    world = World(seed, LOSSY)
+    crews = {"metals": "abcd", "energy": "wxyz"}
+    cut = "ayz"
+    took_ns: list[int] = []
+
+    async def program(make: Simulation) -> None:
+        make("desk", gms="embedded")
+        readers: dict[str, Reader] = {}
+        for group, names in crews.items():
+            for name in names:
+                readers[name] = Reader(await make(name).join(group, orderer="regions"))
+
+        async def are_there(gone: str) -> None:
+            waits = []
+            for names in crews.values():
+                left = [name for name in names if name not in gone]
+                waits += [readers[name].members_are(left) for name in left]
+            await asyncio.gather(*waits)
+
+        await are_there("")
+        sending = [asyncio.create_task(send_on(readers[name].group)) for name in readers if name not in cut]
+        await asyncio.sleep(2 + seed / 4)
+        world.network.partition([cut, ["desk", *[name for name in readers if name not in cut]]])
+        began_ns = world.now_ns
+        await are_there(cut)
+        took_ns.append(world.now_ns - began_ns)
+        world.network.heal()
+        await are_there("")
+        for task in sending:
+            task.cancel()
+        await asyncio.sleep(5)  # what is under way arrives
+
+    simulate(program, world=world, limit_ns=LIMIT_NS)
+    judge(world)
+    assert took_ns[0] < 5 * SECOND, took_ns
+
+
+async def send_on(group: Group) -> None:
+    for number in count():
+        await group.send(b"%d" % number)
+        await asyncio.sleep(0.02)
 
 
 def test_without_multicast_every_node_is_asked() -> None:

@@ -11,7 +11,7 @@ from ordercast.config import SECOND, Timing
 from ordercast.engine import NEVER
 from ordercast.gms.desk import CONFIRM_NS, Desk, desk_id
 from ordercast.gms.gathering import BATCH_NS, BATCHES_AT_ONCE, STALE_NS, VIEW_NS, VIEWS_AT_ONCE
-from ordercast.gms.vigil import DEAD_NS, DOUBT_NS, SILENT_NS
+from ordercast.gms.vigil import DEAD_NS, DOUBT_NS, EVERYBODY_NS, LOOK_NS, MOST_ASKED, SILENT_NS, Vigil
 from ordercast.membership.epochs import EpochNews, decode_news
 from ordercast.orderers.regions.given import REGIONS_UNDERLAY
 from ordercast.parts.courier import Courier
@@ -315,6 +315,46 @@ def test_where_one_does_not_answer_its_neighbours_are_asked_as_well() -> None:
     office.wait(DEAD_NS)
     assert office.neighbours(A) == ["a"]
     assert office.kinds(A).count(Kind.PING) == asked, "once, as it has answered"
+
+
+def test_where_one_does_not_answer_other_regions_are_asked_as_well() -> None:
+    """Their own leader may be cut off: without its token they would wait for seconds before they accuse anybody."""
+    office = Office()
+    office.register(A, B, C)
+    for node, group in ((A, "fx"), (B, "fx"), (C, "news")):
+        office.join(node, group)
+    office.wait(2 * VIEW_NS)
+    pong = encode_standing(NodeStanding(SERVICE, office.desk.directory.epoch))
+    office.say(C, Kind.PONG, pong)
+    office.say(A, Kind.ACCUSE, encode_accused(Accused(B.id, 1, 1, Accusation.TOKEN)))
+    office.wait(DOUBT_NS - LOOK_NS)
+    assert Kind.PING not in office.kinds(C)
+    office.wait(2 * LOOK_NS)
+    assert Kind.PING in office.kinds(C)
+    office.say(C, Kind.PONG, pong)
+    office.wait(DEAD_NS - DOUBT_NS)
+    assert office.desk.directory.node(C.id) is not None
+    assert office.desk.directory.node(B.id) is None
+
+
+def test_everybody_is_not_asked_again_at_once() -> None:
+    vigil = Vigil()
+    vigil.suspect_everybody(SECOND, [1, 2])
+    assert vigil.look(SECOND, ()).pings == [1, 2]
+    vigil.heard(SECOND, 2)
+    vigil.suspect_everybody(SECOND + EVERYBODY_NS - 1, [2])
+    assert 2 not in vigil.look(SECOND + EVERYBODY_NS - 1, ()).pings
+    vigil.suspect_everybody(SECOND + EVERYBODY_NS, [2])
+    assert 2 in vigil.look(SECOND + EVERYBODY_NS, ()).pings
+
+
+def test_a_large_service_does_not_ask_everybody() -> None:
+    """The answers of thousands would keep it from its work."""
+    vigil = Vigil()
+    vigil.suspect_everybody(SECOND, range(MOST_ASKED + 1))
+    assert vigil.look(SECOND, ()).pings == []
+    vigil.suspect_everybody(SECOND, range(MOST_ASKED))
+    assert len(vigil.look(SECOND, ()).pings) == MOST_ASKED
 
 
 def test_a_node_that_nobody_watches_has_to_send_heartbeats() -> None:

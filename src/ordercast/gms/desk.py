@@ -446,6 +446,8 @@ class Desk:
             region = directory.regions.get(state.region) if state is not None else None
             if region is not None:
                 self._vigil.suspect_all(now_ns, [member.id for member in region.view.members])
+        if doubted:
+            self._vigil.suspect_everybody(now_ns, directory.nodes)
         for node in dead:
             self._gathering.order(node, NodeRequest(Ask.EXCLUDE, text="it does not answer"))
         for node, epochs in directory.owed.items():

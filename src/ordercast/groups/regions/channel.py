@@ -379,6 +379,8 @@ class RegionChannel:
             self.handles.number(name, number)
         self._went_out(now_ns)
         own = self.views.own
+        for passed in self.views.passed:
+            self.rows.view(now_ns, passed)
         if has_moved and own is not None:
             self.rows.view(now_ns, own)
         if has_moved or self.base.shown is None:

@@ -23,7 +23,7 @@ MAX_DERIVED: Final = 4_096
 class RegionViews:
     """What this node knows of the regions."""
 
-    __slots__ = ("_derived", "current", "epoch", "me", "mine", "names", "reach", "service")
+    __slots__ = ("_derived", "current", "epoch", "me", "mine", "names", "passed", "reach", "service")
 
     def __init__(self, me: Member) -> None:
         self.me = me
@@ -35,6 +35,7 @@ class RegionViews:
         self.reach: dict[
             Address, int
         ] = {}  # how far multicasts to a region go, by its address, of which there is a pool
+        self.passed: list[GivenView] = []  # by the last install: own ones that had ended before it told of them
         self._derived: dict[tuple[int, ...], View] = {}
 
     @property
@@ -62,7 +63,15 @@ class RegionViews:
             self.names = {self.me.id: str(self.me), **present}
         self.mine, self.epoch, self.service = epoch.mine, epoch.number, epoch.service
         self._derived.clear()
+        self.passed = self._passed(epoch, before)
         return _name(self.own) != _name(before)  # a snapshot names the view that holds already
+
+    def _passed(self, epoch: GivenEpoch, before: GivenView | None) -> list[GivenView]:
+        """Views with this node that it has never had: a snapshot names them with their end, and they may still bring
+        it something."""
+        ended, known = set(epoch.ended), before.epoch if before is not None else epoch.number
+        mine = [view for view in epoch.views if any(member.id == self.me.id for member in view.members)]
+        return sorted([view for view in mine if view.view in ended and view.epoch > known], key=_age)
 
     def forget(self) -> None:
         """This node is out of the service."""

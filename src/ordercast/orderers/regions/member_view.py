@@ -286,13 +286,17 @@ class MemberView:
         rounds.lost = 0
         work = Work([], [], [], [], [])
         out_before = self._exclusions.as_of(token.clean, self.given.epoch)
+        # A node that was excluded meanwhile may have passed the token on nevertheless, and told of blocks that nobody
+        # takes from its hand any more: they would be Lost. What members have of them is in the next token.
+        out_since = self._exclusions.out_of(self.given.epoch) - self._exclusions.as_of(token.epoch, self.given.epoch)
         rate = int(min(fair_share(token.rate, token.senders), MAX_RATE)) if token.rate < MAX_RATE else MAX_RATE
         for entry in token.entries:
             record = self.record(entry.sender)
             if record is None:
                 continue
             final, knew_final = record.final, entry.sender in rounds.finals
-            is_acked, has_lost = conclude_entry(record, entry, out_before, knew_final)
+            told = entry._replace(maximum=0) if entry.sender in out_since else entry
+            is_acked, has_lost = conclude_entry(record, told, out_before, knew_final)
             if is_acked:
                 flags = CLOSED if knew_final else 0
                 ack = RegionAck(record.ack, record.purge, token.epoch, rate, max(1, token.senders), flags)
