@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from ordercast.config import MS, SECOND, Timing
+from ordercast.config import MAX_BLOCK, MS, SECOND, Timing
 from ordercast.daemon.lagging import LAG_BYTES, MEASURE_NS, Lags
 from ordercast.engine import NEVER
-from ordercast.orderers.sites.brake import ABOUT_NS, BURST_BYTES, KEEP_NS, LOOK_NS, Brake
+from ordercast.groups.queue import SMALL_SHARE
+from ordercast.orderers.sites.brake import (
+    ABOUT_NS,
+    BURST_BYTES,
+    KEEP_NS,
+    LOOK_NS,
+    SWIFT_BYTES,
+    SWIFT_NS,
+    Brake,
+)
 from ordercast.orderers.sites.ring import RingTerms, SiteRing
 from ordercast.orderers.sites.urgency import HOLD_NS
 from ordercast.wire.header import Kind
@@ -78,6 +87,45 @@ def test_one_pass_stamps_one_burst() -> None:
     assert not brake.is_on(NOW + 1)
     brake.stamped(NOW + 1, 1)
     assert not brake.is_on(NOW + 1)
+
+
+def test_a_visit_soon_after_the_last_one_stamps_less() -> None:
+    brake = Brake()
+    brake.hear(NOW)
+    brake.stamped(NOW, 1)
+    assert brake.burst(NOW, BURST_BYTES) == BURST_BYTES, "it is the first one, until it ends"
+    soon_ns = NOW + SWIFT_NS - 1
+    assert brake.burst(soon_ns, BURST_BYTES) == SWIFT_BYTES
+    brake.stamped(soon_ns, SWIFT_BYTES - 1)
+    assert brake.burst(soon_ns, BURST_BYTES) == SWIFT_BYTES
+    assert not brake.is_on(soon_ns)
+    brake.stamped(soon_ns, 1)
+    assert brake.is_on(soon_ns)
+    assert brake.burst(soon_ns + SWIFT_NS - 1, BURST_BYTES) == SWIFT_BYTES
+
+
+def test_where_turns_of_the_token_take_long_a_visit_stamps_as_much_as_before() -> None:
+    brake = Brake()
+    brake.hear(NOW)
+    for at in range(3):
+        now_ns = NOW + at * SWIFT_NS
+        assert brake.burst(now_ns, BURST_BYTES) == BURST_BYTES
+        brake.stamped(now_ns, SWIFT_BYTES)
+        assert not brake.is_on(now_ns)
+
+
+def test_visits_are_short_only_while_urgent_messages_are_about() -> None:
+    brake = Brake()
+    brake.stamped(NOW, BURST_BYTES)
+    assert brake.burst(NOW + 1, BURST_BYTES) == BURST_BYTES
+    brake.hear(NOW + 1)
+    assert brake.burst(NOW + 1, BURST_BYTES) == SWIFT_BYTES
+
+
+def test_the_rest_of_a_short_visit_takes_a_block_of_whoever_is_next() -> None:
+    """Otherwise only those who send little would have it, and after them the same session again."""
+    assert SWIFT_BYTES % MAX_BLOCK * SMALL_SHARE >= MAX_BLOCK
+    assert BURST_BYTES % MAX_BLOCK * SMALL_SHARE >= MAX_BLOCK
 
 
 def test_a_daemon_that_is_alone_has_a_visit_in_each_pass_and_asks_for_the_next_one() -> None:
