@@ -18,8 +18,10 @@ from ordercast.orderers.regions.given import REGIONS_UNDERLAY, GivenEpoch
 from ordercast.service import AGREED, FIFO, RELIABLE, UNRELIABLE
 from ordercast.view import Member, group_tag, node_id
 from ordercast.wire.block import pack_run
+from ordercast.wire.courier import Parcel, ParcelPart, part_head
 from ordercast.wire.header import Kind
-from ordercast.wire.regions import MAX_SENDERS, LaneOpening, encode_open
+from ordercast.wire.ranges import EMPTY, NumberSet
+from ordercast.wire.regions import MAX_SENDERS, LaneOpening, RegionToken, TokenEntry, encode_open, encode_token
 from ordercast.wire.segments import Datagram, train
 
 
@@ -427,6 +429,22 @@ def test_a_view_takes_new_senders_however_many_it_has_had() -> None:
     begin(senders[0])
     world.run_for(6 * TOKEN_NS)
     assert all(place.seen.delivered[sender.id] == [(1, FIFO.rank)] for sender in senders)
+
+
+def test_a_token_that_small_datagrams_do_not_hold_is_passed_on_with_less() -> None:
+    """It would take more datagrams of 512 bytes than a parcel has."""
+    world = a_world(3, r=5)
+    world.run_for(SECOND)
+    place, leader = world.places[1], world.places[0]
+    world.drops = lambda datagram, source, target: source is leader
+    sets = [NumberSet(((5, 6),), 1 << 40) if bit < 3 else EMPTY._replace(limit=1 << 40) for bit in range(7)]
+    entries = tuple([TokenEntry(sender, 1, 0, 0, 0, 9, 0, 0, 0, *sets) for sender in range(1, MAX_SENDERS + 1)])
+    body = encode_token(RegionToken(0, 0, 0, 0, 1, 0, entries))
+    passed = Counting(world, Kind.REGION_TOKEN)
+    parcel = Parcel(Kind.REGION_TOKEN, 1_001, leader.member.id, 1 << 20, body)
+    part = ParcelPart(leader.member.id, place.member.id, 1 << 20, 1, 0, 0, 0, parcel)
+    world.deliver(place, leader, part_head(group_tag(REGIONS_UNDERLAY), part) + body)
+    assert passed.seen > 100
 
 
 def test_blocks_of_views_that_nobody_knows_take_little_memory() -> None:

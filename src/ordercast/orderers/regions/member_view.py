@@ -26,6 +26,7 @@ from ordercast.orderers.regions.record import UNKNOWN, SenderRecord
 from ordercast.orderers.regions.visit import Errand, Visit, conclude_entry, new_entry, visit_entry
 from ordercast.parts.ranges import truncated
 from ordercast.parts.rate import RateMeter, fair_share
+from ordercast.wire.ranges import SET_HEAD
 from ordercast.wire.regions import (
     CLOSED,
     FINAL,
@@ -33,9 +34,12 @@ from ordercast.wire.regions import (
     MAX_SENDERS,
     MAX_TOKEN_RUNS,
     SETS,
+    TOKEN_ENTRY,
+    TOKEN_HEAD,
     RegionAck,
     RegionToken,
     TokenEntry,
+    fits_token,
 )
 from ordercast.wire.segments import Reassembly
 
@@ -383,6 +387,23 @@ def bounded(entries: list[TokenEntry], turn: int) -> tuple[TokenEntry, ...]:
             )
         )
     return tuple(found)
+
+
+def fitted(token: RegionToken, turn: int, room: int) -> RegionToken:
+    """A token that one parcel holds: `room` is its bytes. Where datagrams are small, very many senders take turns."""
+    entries = token.entries
+    if fits_token(entries, room):
+        return token
+    most = (room - TOKEN_HEAD.size) // (TOKEN_ENTRY.size + SETS * SET_HEAD.size)
+    at = turn * most % len(entries)
+    kept = sorted((entries[at:] + entries[:at])[:most], key=lambda entry: entry.sender)
+    return token._replace(entries=tuple([_without_runs(entry) for entry in kept]))
+
+
+def _without_runs(entry: TokenEntry) -> TokenEntry:
+    """Sets that say nothing, beyond the least of their numbers."""
+    naks, common, lack, asked, candidates, lost, gone = [truncated(each, 0) for each in entry.sets]
+    return entry._replace(naks=naks, common=common, lack=lack, asked=asked, candidates=candidates, lost=lost, gone=gone)
 
 
 def unknown_final(records: Iterable[SenderRecord]) -> list[int]:

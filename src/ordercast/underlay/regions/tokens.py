@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from ordercast.engine import NEVER
-from ordercast.orderers.regions.member_view import LEADER_PATIENCE, MemberView, Work
+from ordercast.orderers.regions.member_view import LEADER_PATIENCE, MemberView, Work, fitted
 from ordercast.orderers.regions.partitions import partitions_of, ring_of
 from ordercast.underlay.regions.node import START_SHARE, RegionNode
 from ordercast.underlay.regions.receiving import MemberDesk
@@ -110,7 +110,7 @@ class TokenDesk:
             token = token._replace(place=token.place + 1)
             after = stops[token.place].node
             if after != me:
-                body = encode_token(token)
+                body = encode_token(fitted(token, number, node.token_bytes))
                 node.post.send(after, Parcel(Kind.REGION_TOKEN, view.given.view, starter, number, body))
                 return
 
@@ -127,7 +127,7 @@ class TokenDesk:
         while place < len(stops) and stops[place].node == me:
             place += 1
         if place < len(stops):
-            body = encode_token(token._replace(place=place))
+            body = encode_token(fitted(token._replace(place=place), number, node.token_bytes))
             node.post.send(stops[place].node, Parcel(Kind.REGION_TOKEN, name, starter, number, body))
 
     def _carry_out(self, view: MemberView, work: Work) -> None:
