@@ -13,6 +13,8 @@ from tests.regions.judge import Violation, judge
 from tests.regions.world import TOKEN_NS, Link, Place, World
 
 from ordercast.config import MS, SECOND
+from ordercast.engine import Outbox
+from ordercast.service import UNRELIABLE
 from ordercast.wire.courier import PREFIX
 from ordercast.wire.header import HEADER_BYTES, Kind
 from ordercast.wire.segments import Datagram
@@ -28,8 +30,7 @@ def _world(nodes: int, r: int, seed: int = 1) -> World:
 
 def _end(world: World) -> None:
     world.drops = lambda datagram, source, target: False
-    if not world.come_to_rest(30 * SECOND):
-        raise Violation("rest: it does not come to rest")
+    _rest(world)
     judge(world)
 
 
@@ -251,6 +252,141 @@ def waking_up() -> None:
             raise Violation(f"lost: {place.member} was told of {place.seen.lost}")
 
 
+def given_up() -> None:
+    """The starter of the rounds does not reach the sender for so long that its courier gives up, and the ACK is gone.
+    Everybody has had everything: no token speaks of the sender any more."""
+    world = _world(2, 2)
+    heals_ns = world.now_ns + 20 * SECOND
+    world.drops = lambda datagram, source, target: source.index == 0 and target.index == 2 and world.now_ns < heals_ns
+    world.send(world.places[2])
+    world.run_until(heals_ns)
+    _acked(world, 2, 0)
+    world.run_for(5 * TOKEN_NS)
+    _acked(world, 2, 1)
+    _end(world)
+
+
+def all_gone() -> None:
+    """All members of a region stop at once: nobody there accuses anybody, so a sender has to."""
+    world = _world(2, 2)
+    world.send(world.places[2])
+    world.run_for(SECOND)
+    if world.places[2].source.accused:
+        raise Violation("accused: a region that acknowledges everything")
+    world.crash(0)
+    world.crash(1)
+    world.send(world.places[2])
+    world.run_for(4 * TOKEN_NS + 20 * MS)
+    if {each.node for each in world.places[2].source.accused} != {world.places[0].member.id}:
+        raise Violation("accused: not the leader of a region that does not answer")
+    _end(world)
+
+
+def out_and_back() -> None:
+    """A member hears by a snapshot of another one that was put out and is back, and of a third one that is out. It goes
+    on without the first in the view of before, and with it in the view of between."""
+    world = _world(4, 5)
+    world.crash(2)
+    world.send(world.places[4])
+    world.run_for(TOKEN_NS // 2)
+    missed = world.places[1].source.under_way
+    world.exclude(2)
+    missed.clear()
+    world.come_back(2, 1)
+    missed.clear()
+    world.run_for(200 * MS)
+    world.send(world.places[4])
+    _skip(world, 1, lambda: world.exclude(0))
+    _rest(world)
+    _acked(world, 4, 2)
+
+
+def out_twice() -> None:
+    """A member knows that another one was out, and hears by a snapshot that it is out again."""
+    world = _world(4, 5)
+    world.exclude(0)
+    world.run_for(3 * TOKEN_NS)
+    world.come_back(0, 1)
+    world.run_for(3 * TOKEN_NS)
+    world.crash(0)
+    world.send(world.places[4])
+    _skip(world, 1, lambda: world.exclude(0))
+    _rest(world)
+    _acked(world, 4, 1)
+
+
+def unsettled() -> None:
+    """Nobody has a block of a sender, whose view has ended with an epoch before the snapshot that it gets. Who hears
+    that this epoch is settled forgets the view, and says DRAINED to whoever speaks of it: the sender would take that
+    for an acknowledgement."""
+    world = _world(2, 2)
+    place = world.places[2]
+    world.drops = lambda datagram, source, target: place in (source, target)
+    world.send(place)
+    world.run_for(TOKEN_NS)
+    world.move(0, 2)
+    world.make_node()
+    _skip(world, 2, lambda: world.join({3: 3}))
+    for _ in range(20):
+        world.settle()
+        world.run_for(TOKEN_NS)
+    _end(world)
+    for member in range(2):
+        _received(world, member, 2, [1])
+
+
+def gone_for_long() -> None:
+    """The service was away for a minute, and the leader has doubled its patience several times, when the other member
+    is put out at last."""
+    world = _world(2, 2)
+    world.crash(1)
+    world.send(world.places[2])
+    world.run_for(60 * TOKEN_NS)
+    world.exclude(1)
+    world.run_for(3 * TOKEN_NS)
+    _acked(world, 2, 1)
+    _end(world)
+
+
+def lagging() -> None:
+    """An application receives a little now and then, and lags behind all the same: its member holds a token, but not
+    for as long as that."""
+    world = _world(2, 5)
+    slow, place = world.places[1], world.places[2]
+    slow.consumes = False
+    world.sizes = [1_000]
+    for _ in range(30):
+        world.send(place, UNRELIABLE)
+        world.run_for(2 * MS)
+    world.send(place)
+    for ticket in range(1, 21):
+        world.run_for(TOKEN_NS // 4)
+        slow.engine.consume(world.now_ns, ticket, Outbox())
+        world.send(place, UNRELIABLE)
+    if place.seen.acked[1] <= 30:
+        raise Violation("acked: the region stands still")
+
+
+def _skip(world: World, index: int, decide: Callable[[], None]) -> None:
+    """The service decides, and a node gets a snapshot instead of that and of all that is on its way to it."""
+    source = world.places[index].source
+    decide()
+    source.under_way.clear()
+    source.tell(world.now_ns, world.service.snapshot(source.node))
+
+
+def _acked(world: World, sender: int, expected: int) -> None:
+    found = world.places[sender].seen.acked.get(1, 0)
+    if found != expected:
+        raise Violation(f"acked: {found} of {world.places[sender].member} and not {expected}")
+
+
+def _rest(world: World) -> None:
+    """Without the judge: it does not know that a node which came back is new."""
+    if not world.come_to_rest(30 * SECOND):
+        raise Violation("rest: it does not come to rest")
+
+
 SCRIPTS: Final[dict[str, Callable[[], None]]] = {
     "OPEN does not raise the cutoff": told_of_a_block,
     "blocks of a dead sender are taken from its hand": dead_hand,
@@ -262,5 +398,13 @@ SCRIPTS: Final[dict[str, Callable[[], None]]] = {
     "a block that comes in its turn does not wake views that wait for it": purged_and_waiting,
     "a node that comes back opens its lane at once": back_again,
     "a token that an excluded node has passed on tells of its blocks": waking_up,
+    "who asks for an acknowledgement by sending again is not heard": given_up,
+    "a sender accuses nobody": all_gone,
+    "a snapshot puts out nodes with the last exclusion": out_and_back,
+    "who was out, and is out again, was out once": out_twice,
+    "epochs are confirmed while lanes are open": unsettled,
+    "a snapshot ends lanes with itself": unsettled,
+    "a token that went to who is out is waited for": gone_for_long,
+    "an application that lags holds a token anew with all that it receives": lagging,
 }
 """By the planted bug that each of them catches."""

@@ -106,6 +106,8 @@ class Service:
     region_of: dict[int, int] = field(default_factory=dict)
     members: dict[int, Member] = field(default_factory=dict)  # whom the service knows and has not excluded
     excluded: list[int] = field(default_factory=list)
+    born: dict[int, int] = field(default_factory=dict)  # node -> the epoch in which it came, or came back
+    gone: dict[int, int] = field(default_factory=dict)  # node -> the epoch that excluded it last; also of who is back
     tiles: dict[int, GivenView] = field(default_factory=dict)
     views: dict[int, GivenView] = field(default_factory=dict)
     ends: dict[int, int] = field(default_factory=dict)  # view -> epoch that ended it
@@ -124,8 +126,10 @@ class Service:
         for member, source in joined:
             self.members[member.id] = member
             self.sources[member.id] = source
+            self.born[member.id] = self.number
         for node in excluded:
             self.excluded.append(node)
+            self.gone[node] = self.number
             self.region_of.pop(node, None)
             self.members.pop(node, None)
         self.region_of.update(moves or {})
@@ -168,7 +172,9 @@ class Service:
     def snapshot(self, node: int) -> GivenEpoch:
         """With views of this node that have ended and are not settled."""
         old = [self.views[name] for name, end in self.ends.items() if end > self.settled and name in self.views]
-        old = [view for view in old if any(member.id == node for member in view.members)]
+        born = self.born.get(node, 0)
+        old = [view for view in old if view.epoch >= born and any(member.id == node for member in view.members)]
+        gone = {each: epoch for each, epoch in self.gone.items() if each != node}
         return GivenEpoch(
             SERVICE,
             self.number,
@@ -176,9 +182,10 @@ class Service:
             self.region_of.get(node, 0),
             (*self.tiles.values(), *old),
             tuple([view.view for view in old]),
-            excluded=tuple(self.excluded),
+            excluded=tuple(gone),
             is_whole=True,
             exclusions=self.exclusions,
+            since=tuple(gone.values()),
         )
 
     def skip_to_snapshot(self, now_ns: int, node: int) -> None:

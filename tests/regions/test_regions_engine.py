@@ -5,19 +5,24 @@
 from __future__ import annotations
 
 import random
+import tracemalloc
 
 import pytest
 from tests.regions.judge import judge
 from tests.regions.service import SERVICE
-from tests.regions.world import TOKEN_NS, Link, Place, World
+from tests.regions.world import MARK, TOKEN_NS, Link, Place, World
 
 from ordercast.config import MS, SECOND, GroupConfig
 from ordercast.engine import Departed, Outbox, StallReason
-from ordercast.orderers.regions.given import GivenEpoch
+from ordercast.orderers.regions.given import REGIONS_UNDERLAY, GivenEpoch
 from ordercast.service import AGREED, FIFO, RELIABLE, UNRELIABLE
+from ordercast.view import Member, group_tag, node_id
 from ordercast.wire.block import pack_run
+from ordercast.wire.courier import Parcel, ParcelPart, part_head
 from ordercast.wire.header import Kind
-from ordercast.wire.segments import Datagram
+from ordercast.wire.ranges import EMPTY, NumberSet
+from ordercast.wire.regions import MAX_SENDERS, LaneOpening, RegionToken, TokenEntry, encode_open, encode_token
+from ordercast.wire.segments import Datagram, train
 
 
 def a_world(nodes: int, regions: int = 1, r: int = 2, outside: int = 0, seed: int = 1, **more: object) -> World:
@@ -391,6 +396,67 @@ def test_weak_services_are_given_and_no_others(service: object) -> None:
     engine = a_world(1).places[0].engine
     assert engine.supports(service)  # type: ignore[arg-type]
     assert not engine.supports(AGREED)
+
+
+def test_a_view_takes_new_senders_however_many_it_has_had() -> None:
+    """Those that are out, and whose blocks everybody has had, are forgotten. What comes late of them is not taken for
+    new."""
+    world = a_world(1)
+    place = world.places[0]
+
+    def deliver(sender: Member, number: int, body: bytes) -> None:
+        buffers, stride = train(Kind.DATA, group_tag(REGIONS_UNDERLAY), 1_001, sender.id, number, body, 1_400)
+        world.deliver(place, Place(-1, place.engine, place.source, sender), b"".join(buffers))
+        assert not stride
+
+    def begin(sender: Member) -> None:
+        deliver(sender, 0, encode_open(LaneOpening(1, sender.name, 1, sender.address)))
+        deliver(sender, 1, pack_run(1, FIFO, [MARK.pack(1, FIFO.rank)]))
+
+    def a_sender(number: int) -> Member:
+        name = f"s{number}"
+        return Member(node_id(name, 1), name, 1, ("10.0.1.1", 1_000 + number))
+
+    senders = [a_sender(number) for number in range(MAX_SENDERS + 1)]
+    for sender in senders[:-1]:
+        begin(sender)
+    begin(senders[-1])
+    assert place.engine.counters["crowded_senders"] == 2
+    world.service.change(world.now_ns, excluded=[sender.id for sender in senders[:-1]])
+    world.touch_all()
+    world.run_for(6 * TOKEN_NS)
+    begin(senders[-1])
+    begin(senders[0])
+    world.run_for(6 * TOKEN_NS)
+    assert all(place.seen.delivered[sender.id] == [(1, FIFO.rank)] for sender in senders)
+
+
+def test_a_token_that_small_datagrams_do_not_hold_is_passed_on_with_less() -> None:
+    """It would take more datagrams of 512 bytes than a parcel has."""
+    world = a_world(3, r=5)
+    world.run_for(SECOND)
+    place, leader = world.places[1], world.places[0]
+    world.drops = lambda datagram, source, target: source is leader
+    sets = [NumberSet(((5, 6),), 1 << 40) if bit < 3 else EMPTY._replace(limit=1 << 40) for bit in range(7)]
+    entries = tuple([TokenEntry(sender, 1, 0, 0, 0, 9, 0, 0, 0, *sets) for sender in range(1, MAX_SENDERS + 1)])
+    body = encode_token(RegionToken(0, 0, 0, 0, 1, 0, entries))
+    passed = Counting(world, Kind.REGION_TOKEN)
+    parcel = Parcel(Kind.REGION_TOKEN, 1_001, leader.member.id, 1 << 20, body)
+    part = ParcelPart(leader.member.id, place.member.id, 1 << 20, 1, 0, 0, 0, parcel)
+    world.deliver(place, leader, part_head(group_tag(REGIONS_UNDERLAY), part) + body)
+    assert passed.seen > 100
+
+
+def test_blocks_of_views_that_nobody_knows_take_little_memory() -> None:
+    place = a_world(1).places[0]
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    for ring in range(1_000_000, 1_040_000):
+        buffers, _ = train(Kind.DATA, group_tag(REGIONS_UNDERLAY), ring, 5, 1, b"x", 1_400)
+        place.engine.receive(SECOND, ("10.0.9.9", 9), memoryview(b"".join(buffers)), 0, Outbox())
+    taken = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+    assert taken < 4 << 20
 
 
 def test_a_region_that_is_not_known_takes_nothing() -> None:

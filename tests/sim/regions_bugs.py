@@ -315,6 +315,70 @@ REGIONS_SCRIPTED: Final[tuple[Bug, ...]] = (
         "Blocks that nobody has ever taken are reported lost.",
         0,
     ),
+    _bug(
+        "who asks for an acknowledgement by sending again is not heard",
+        "MemberDesk.on_data",
+        "record.has_news = True",
+        "pass",
+        "A sender whose ACK is lost for good waits for ever.",
+        0,
+    ),
+    _bug(
+        "a sender accuses nobody",
+        "LaneDesk._repeat_tail",
+        "lane.tails >= DOUBTED_TAILS",
+        "False",
+        "A region of which everybody is gone stays for half a minute.",
+        0,
+    ),
+    _bug(
+        "a snapshot puts out nodes with the last exclusion",
+        "Exclusions.install",
+        "since or [self.epoch] * len(nodes)",
+        "[self.epoch] * len(nodes)",
+        "A node that is back is out of the views that it came back to.",
+        0,
+    ),
+    _bug(
+        "who was out, and is out again, was out once",
+        "Exclusions.install",
+        "not known or known[-1] < at",
+        "not known",
+        "A member waits for it in views of between.",
+        0,
+    ),
+    _bug(
+        "epochs are confirmed while lanes are open",
+        "LaneDesk.to_confirm",
+        "not lane.is_settled",
+        "False",
+        "A view is forgotten while a sender sends into it, who takes DRAINED for an acknowledgement.",
+        0,
+    ),
+    _bug(
+        "a snapshot ends lanes with itself",
+        "RegionsEngine._install",
+        "node.epoch + 1 if epoch.is_whole else epoch.number",
+        "epoch.number",
+        "The sender confirms epochs of which it does not know that they have ended its lane.",
+        0,
+    ),
+    _bug(
+        "a token that went to who is out is waited for",
+        "MemberView.on_exclusions",
+        "before != self._partitions",
+        "False",
+        "What is left of a region stands still for as long as the service was away.",
+        0,
+    ),
+    _bug(
+        "an application that lags holds a token anew with all that it receives",
+        "TokenDesk._arrive",
+        "min(until_ns, now_ns + LEADER_PATIENCE * node.terms.token_ns // 2)",
+        "now_ns + LEADER_PATIENCE * node.terms.token_ns // 2",
+        "Its region stands still for as long as it lags.",
+        0,
+    ),
 )
 
 # What nothing objects to, with the reason.
@@ -337,17 +401,6 @@ REGIONS_UNSEEN: Final[tuple[Bug, ...]] = (
         "index == partition or not each",
         "index == partition",
         ("They are acknowledged although members lack them. Nothing shows it: what is lost so, no cacher lives for."),
-        0,
-    ),
-    _bug(
-        "epochs are confirmed while lanes are open",
-        "LaneDesk.to_confirm",
-        "not lane.is_settled",
-        "False",
-        (
-            "A view is forgotten while a sender sends into it. Nothing shows it: it takes a sender of "
-            "which no member of the old view has a single block."
-        ),
         0,
     ),
 )

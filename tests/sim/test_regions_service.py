@@ -165,6 +165,30 @@ def test_a_quiet_region_goes_to_the_next_service_when_all_replicas_are_gone() ->
     judge(world)
 
 
+@pytest.mark.parametrize("is_busy", [True, False])
+def test_a_region_of_which_all_nodes_die_at_once_does_not_stay(is_busy: bool) -> None:
+    """Nobody is left there to accuse anybody: a sender to it does, or their silence tells."""
+    world = World(0, LAN)
+
+    async def program(make: Simulation) -> None:
+        make("desk", gms="embedded")
+        a, b, c = make("a"), make("b"), make("c")
+        readers = [Reader(await node.join(GROUP, orderer="regions")) for node in (a, b, c)]
+        await c.join("other", orderer="regions")  # so it is in another region
+        await asyncio.gather(*(reader.members_are(["a", "b", "c"]) for reader in readers))
+        await asyncio.sleep(5)
+        began_ns = world.now_ns
+        for node in (a, b):
+            node.crash()
+        if is_busy:
+            await readers[2].group.send(b"0", confirm=True)
+        await readers[2].members_are(["c"])
+        assert world.now_ns - began_ns < (12 if is_busy else 32) * SECOND
+        await c.close()
+
+    simulate(program, world=world, limit_ns=LIMIT_NS)
+
+
 def test_first_joins_wait_for_nothing_but_the_search_for_a_service() -> None:
     """A node that joins one group after the other does not wait for the next second each time."""
     world = World(0, LAN)

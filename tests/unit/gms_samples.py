@@ -59,6 +59,7 @@ NEWS = EpochNews(
         (0x55,),
         (RegionGroups(4, ((1, 5),), ((7, 8), (9, 11))),),
         True,
+        since=(11,),
     ),
 )
 

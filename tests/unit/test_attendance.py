@@ -22,6 +22,7 @@ from ordercast.membership.attendance import (
 )
 from ordercast.membership.epochs import EpochNews, encode_news
 from ordercast.membership.given import Attending
+from ordercast.membership.open_request import RequestNumbers
 from ordercast.orderers.regions.given import GivenEpoch, GivenView, RegionGroups
 from ordercast.wire.courier import Parcel
 from ordercast.wire.gms import (
@@ -48,10 +49,10 @@ LEADER = REPLICA.leader
 class Hand:
     """Holds an attendance, and plays the service."""
 
-    def __init__(self, *addresses: tuple[str, int]) -> None:
+    def __init__(self, *addresses: tuple[str, int], numbers: RequestNumbers | None = None) -> None:
         self.now_ns = 0
         self.out = Outbox()
-        self.attendance = Attendance(ALICE, Timing(), addresses)
+        self.attendance = Attendance(ALICE, Timing(), addresses, numbers)
         self.asked: list[tuple[int, NodeRequest]] = []
         self.ponged: list[NodeStanding] = []
         self.others: list[int] = []
@@ -90,6 +91,10 @@ class Hand:
     def last(self) -> tuple[int, NodeRequest]:
         self.sort()
         return self.asked[-1]
+
+    def forget_pages(self) -> None:
+        """As a leader that leads anew."""
+        self._pages.clear()
 
     def say(self, kind: Kind, body: bytes, sender: int = LEADER) -> None:
         self.attendance.on_parcel(self.now_ns, sender, Parcel(int(kind), 0, sender, 0, body))
@@ -197,6 +202,29 @@ def test_few_names_are_told_at_once_and_many_by_their_signature_first() -> None:
     assert hand.attendance.pending() == 0
     hand.install(3)
     assert table.number(many[-1]) == 40_099
+
+
+def test_pages_that_the_leader_has_lost_are_sent_again() -> None:
+    hand = registered()
+    names = [f"group/{number:06}" for number in range(20_000)]
+    hand.attendance.join(hand.now_ns, names)
+    hand.answer(Told.NAMES)
+    hand.answer(Told.WAIT, pages=3)
+    hand.answer(Told.WAIT, pages=0)
+    hand.forget_pages()
+    hand.wait(ASK_NS)
+    hand.answer(Told.WAIT, pages=PAGE_WINDOW)
+    assert hand.last()[1].names == tuple(names)
+
+
+def test_requests_are_numbered_over_all_registrations_of_a_life() -> None:
+    """Another service does not know them, but the former one may, when the node is back with it."""
+    numbers = RequestNumbers()
+    asked = []
+    for _ in range(2):
+        hand = Hand(numbers=numbers).start().meet()
+        asked.append(hand.last())
+    assert [(number, request.what) for number, request in asked] == [(1, Ask.REGISTER), (2, Ask.REGISTER)]
 
 
 def test_requests_that_wait_are_put_together() -> None:

@@ -11,7 +11,7 @@ from ordercast.config import SECOND, Timing
 from ordercast.engine import NEVER
 from ordercast.gms.desk import CONFIRM_NS, Desk, desk_id
 from ordercast.gms.gathering import BATCH_NS, BATCHES_AT_ONCE, STALE_NS, VIEW_NS, VIEWS_AT_ONCE
-from ordercast.gms.vigil import DEAD_NS, DOUBT_NS, EVERYBODY_NS, LOOK_NS, MOST_ASKED, SILENT_NS, Vigil
+from ordercast.gms.vigil import DEAD_NS, DOUBT_NS, EVERYBODY_NS, LOOK_NS, MOST_ASKED, QUIET_NS, SILENT_NS, Vigil
 from ordercast.membership.epochs import EpochNews, decode_news
 from ordercast.orderers.regions.given import REGIONS_UNDERLAY
 from ordercast.parts.courier import Courier
@@ -368,6 +368,40 @@ def test_a_node_that_nobody_watches_has_to_send_heartbeats() -> None:
     assert office.desk.directory.node(B.id) is None
 
 
+def test_a_region_that_is_gone_as_a_whole_is_found_by_its_silence() -> None:
+    """Nobody is left there to accuse anybody."""
+    office = Office()
+    office.register(A, B, C)
+    for node in (A, B):
+        office.join(node, "fx")
+    for nodes, until_ns in (([A.id, B.id, C.id], 22 * SECOND), ([C.id], QUIET_NS + 2 * DEAD_NS)):
+        while office.now_ns < until_ns:
+            office.wait(SECOND)
+            office.say(C, Kind.PONG, encode_standing(NodeStanding(SERVICE, office.desk.directory.epoch)))
+        assert list(office.desk.directory.nodes) == nodes
+
+
+@pytest.mark.parametrize("what", [Ask.CONFIRM, Ask.SYNC])
+def test_a_short_request_among_the_pages_of_a_long_one_costs_none_of_them(what: Ask) -> None:
+    """The node has heard that the first pages have come, and does not send them again: its join would never end."""
+    office = Office()
+    office.register(A)
+    names = tuple([f"group {number:06}" for number in range(10_000)])
+    caller = office.callers[A.id]
+    first, *others = cut_pages(2, encode_request(joining(names)))
+    office.say(A, Kind.ASK, first, 2)
+    assert caller.told[-1][1].pages == 1
+    office.ask(A, NodeRequest(what, service=SERVICE, epoch=1), 0)
+    for page in others:
+        office.say(A, Kind.ASK, page, 2)
+    office.wait(VIEW_NS)
+    assert caller.told[-1][1].numbers == ((1, len(names) + 1),)
+
+
+def joining(names: tuple[str, ...]) -> NodeRequest:
+    return NodeRequest(Ask.JOIN, None, False, signature_of(names), names, service=SERVICE)
+
+
 def test_a_node_that_does_not_confirm_is_excluded() -> None:
     office = Office()
     office.register(A, B)
@@ -376,7 +410,10 @@ def test_a_node_that_does_not_confirm_is_excluded() -> None:
     office.join(B, "fx")
     office.wait(VIEW_NS)
     assert office.desk.directory.owed == {A.id: [office.desk.directory.epoch]}
-    office.wait(CONFIRM_NS - 3 * VIEW_NS)
+    for _ in range(3):
+        office.wait(CONFIRM_NS // 3 - VIEW_NS)
+        for node in (A, B):
+            office.say(node, Kind.PONG, encode_standing(NodeStanding(SERVICE, office.desk.directory.epoch)))
     assert office.neighbours(A) == ["a", "b"]
     office.wait(3 * VIEW_NS)
     assert office.desk.directory.node(A.id) is None

@@ -256,6 +256,22 @@ def test_a_snapshot_names_views_that_are_not_drained_as_ended() -> None:
     assert desk.directory.snapshot_for(A.id).ended == ()
 
 
+def test_a_snapshot_names_nodes_that_were_out_and_are_back_and_since_when() -> None:
+    """Whoever missed that goes on in views of before, and would wait for them there."""
+    desk = clerk("a", "b", "c")
+    for node in (A, B, C):
+        desk.join(node, "fx")
+    old = desk.view_of(A)
+    desk.exclude(B)
+    out = desk.directory.epoch
+    desk.register(B)
+    desk.join(B, "fx")
+    snapshot = desk.directory.snapshot_for(A.id)
+    assert old in snapshot.views
+    assert (snapshot.excluded, snapshot.since, snapshot.exclusions) == ((B.id,), (out,), out)
+    assert desk.directory.snapshot_for(B.id).excluded == (), "it is not out"
+
+
 def test_a_dump_is_the_directory() -> None:
     desk = clerk("a", "b", "c")
     names = [f"g{index}" for index in range(100)]

@@ -10,7 +10,7 @@ from tests.unit import gms_samples as sample
 from tests.unit.bodies import check_body
 
 from ordercast.errors import InvariantViolation, WireError
-from ordercast.membership.epochs import decode_news, encode_news
+from ordercast.membership.epochs import EpochNews, decode_news, encode_news
 from ordercast.wire.codec import Writer
 from ordercast.wire.gms import (
     Signature,
@@ -98,8 +98,8 @@ GOLDEN: dict[str, tuple[bytes, str]] = {
         "31ffff0500020066000000000000006700000000000000020000000500616c6963650100000000000000080031302e302e30"
         "2e31e605001000000101ffff0300626f620100000000000000080031302e302e302e311b05001000000101ffff0500000078"
         "000000000000000c0000000000000006006465736b2f310005000000010000000300626f620100000000000000080031302e"
-        "302e302e311b05001000000101ffff0100000066000000000000000100000055000000000000000100000004000000030000"
-        "0001020405000000020e010202",
+        "302e302e311b05001000000101ffff010000006600000000000000010000005500000000000000010000000b000000000000"
+        "0001000000040000000300000001020405000000020e010202",
     ),
     "page": (
         cut_pages(7, b"body")[0],
@@ -148,6 +148,10 @@ def runs(*pairs: tuple[int, int]) -> bytes:
     return writer.bytes()
 
 
+def news_since(*epochs: int) -> EpochNews:
+    return sample.NEWS._replace(epoch=sample.NEWS.epoch._replace(since=epochs))
+
+
 JOINED = encode_request(sample.JOIN)
 TOLD = encode_news(sample.NEWS)
 HOSTILE: dict[str, tuple[Callable[[bytes], Any], bytes]] = {
@@ -170,6 +174,8 @@ HOSTILE: dict[str, tuple[Callable[[bytes], Any], bytes]] = {
     "an epoch that is settled before it is made": (decode_news, spoilt(TOLD, 32, 13, 8)),
     "an epoch that knows of a later exclusion": (decode_news, spoilt(TOLD, 40, 13, 8)),
     "an epoch that follows a later one": (decode_news, spoilt(TOLD, 0, 13, 8)),
+    "an epoch that puts out a node later": (decode_news, encode_news(news_since(13))),
+    "an epoch that does not say since when each node is out": (decode_news, encode_news(news_since(11, 11))),
     "an epoch with more views than bytes": (decode_news, spoilt(TOLD, 53, 1 << 30, 4)),
     "a batch with more requests than bytes": (decode_batch, spoilt(encode_batch(sample.BATCH), 16, 4_000, 4)),
     "a page beyond the last": (read_page, spoilt(cut_pages(7, b"body")[0], 8, 1, 2)),

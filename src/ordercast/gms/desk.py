@@ -281,7 +281,7 @@ class Desk:
         if body is None:
             self._answer(node, mailed.source, page.serial, Told.WAIT, pages=bodies.prefix(page))
             return
-        if page.pages == 1:
+        if not bodies.has_open:
             del self._asking[node]
         request = decode_request(body)
         if request.what >= _LEADERS_OWN:
@@ -434,7 +434,8 @@ class Desk:
         directory = self.directory
         sizes = {region: len(state.view.members) for region, state in directory.regions.items()}
         unwatched = [node for node, state in directory.nodes.items() if sizes.get(state.region, 0) < 2]
-        pings, doubted, dead = self._vigil.look(now_ns, unwatched)
+        watched = directory.nodes.keys() - set(unwatched)
+        pings, doubted, dead = self._vigil.look(now_ns, unwatched, sorted(watched))
         for node in pings:
             state = directory.node(node)
             if state is None:

@@ -522,7 +522,8 @@ class RegionDirectory:
             if view.epoch >= state.born and any(member.id == node for member in view.members)
         ]
         least = min([view.epoch for view in (*views, *old)], default=self.epoch)
-        excluded = [each for each, epoch in self.gone.items() if epoch > least and each not in self._nodes]
+        # Also those that are back: they are out of views of before, and others will not wait for them there.
+        excluded = {each: epoch for each, epoch in self.gone.items() if epoch > least and each != node}
         return GivenEpoch(
             self.service,
             self.epoch,
@@ -534,6 +535,7 @@ class RegionDirectory:
             tuple(groups),
             True,
             next(reversed(self.gone.values()), 0),
+            tuple(excluded.values()),
         )
 
     def restore(self, nodes: dict[int, NodeState], regions: dict[int, RegionState]) -> None:

@@ -3,8 +3,9 @@
 A node is asked when another one accuses it, when the courier gives up on it, when nobody else watches it and it is
 silent, and once by each new leader. So are all others once it has not answered for a second: what cuts off one node
 often cuts off several. Its region finds one after the other, and a region whose leader is cut off loses its patience
-after three seconds only. Any word from a node ends that. In a large service only the other members of its region are
-asked: thousands of answers at once would keep the leader from its work.
+after three seconds only. In a large service only the other members of its region are asked: thousands of answers at
+once would keep the leader from its work. A node that others watch is asked as well when it has been silent for long:
+where all of its region is gone at once, nobody is left to accuse anybody. Any word from a node ends that.
 
 Deviation from the paper, which leaves it open: a node that answers the service and not its neighbours stays.
 """
@@ -22,6 +23,7 @@ DOUBT_NS: Final = 2 * PING_NS  # the same, before others are asked as well
 EVERYBODY_NS: Final = DEAD_NS  # between two times that all are asked
 MOST_ASKED: Final = 1_024  # nodes of a service that asks all of them
 SILENT_NS: Final = 4 * SECOND  # of a node that nobody else watches, before it is asked
+QUIET_NS: Final = 25 * SECOND  # the same of any other node: it says a word every 10 to 11 s
 LOOK_NS: Final = SECOND // 4  # between two looks at all of them
 
 
@@ -79,12 +81,12 @@ class Vigil:
         for table in (self._heard, self._asked, self._pinged, self._doubted):
             table.pop(node, None)
 
-    def look(self, now_ns: int, unwatched: Iterable[int]) -> VigilFindings:
-        """`unwatched`: nodes that are alone in a region, or in none."""
-        self._look_ns = now_ns + LOOK_NS
-        for node in unwatched:
-            if now_ns - self._heard.setdefault(node, now_ns) >= SILENT_NS:
-                self.suspect(now_ns, node)
+    def look(self, now_ns: int, unwatched: Iterable[int], watched: Iterable[int]) -> VigilFindings:
+        """`unwatched`: nodes that are alone in a region, or in none. `watched`: all others."""
+        for nodes, patience_ns in ((unwatched, SILENT_NS), (watched, QUIET_NS)):
+            for node in nodes:
+                if now_ns - self._heard.setdefault(node, now_ns) >= patience_ns:
+                    self.suspect(now_ns, node)
         self._look_ns = now_ns + LOOK_NS
         pings, doubted, dead = [], [], []
         for node, since_ns in self._asked.items():

@@ -21,6 +21,7 @@ from ordercast.membership.epoch_queue import EpochQueue
 from ordercast.membership.epochs import EpochNews, decode_news
 from ordercast.membership.given import Attending, ServiceParcel
 from ordercast.membership.number_table import NumberTable
+from ordercast.membership.open_request import OpenRequest, RequestNumbers
 from ordercast.orderers.regions.given import REGIONS_UNDERLAY, GivenEpoch
 from ordercast.parts.runs import normal, numbers_of, sequence_of, size_of
 from ordercast.parts.timers import Timers
@@ -76,40 +77,6 @@ class Clock(Enum):
     ALIVE = "heartbeat"
 
 
-class OpenRequest:
-    """The request that is out."""
-
-    __slots__ = ("acked", "names", "number", "pages", "question", "sent", "tries", "what")
-
-    def __init__(self, number: int, what: Ask, names: tuple[str, ...]) -> None:
-        self.number = number
-        self.what = what
-        self.names = names  # in rising order
-        self.question: list[bytes] = []  # the request as it is asked first: without names, where they are many
-        self.pages: list[bytes] = []  # what is sent now
-        self.acked = 0  # pages that have come
-        self.sent = 0  # pages that are out or have come
-        self.tries = 0
-
-    @property
-    def is_heard(self) -> bool:
-        """Whether all of its names have come."""
-        return self.pages is not self.question and self.acked >= len(self.pages)
-
-    def begin(self, request: NodeRequest) -> None:
-        self.question = cut_pages(self.number, encode_request(request))
-        self.restart()
-
-    def restart(self) -> None:
-        self.pages = self.question
-        self.acked = self.sent = self.tries = 0
-
-    def write(self, request: NodeRequest) -> None:
-        """The names are asked for."""
-        self.pages = cut_pages(self.number, encode_request(request))
-        self.acked = self.sent = 0
-
-
 class Attendance:
     __slots__ = (
         "_accused",
@@ -122,8 +89,8 @@ class Attendance:
         "_find_ns",
         "_leader",
         "_me",
-        "_number",
         "_numbered",
+        "_numbers",
         "_open",
         "_pages",
         "_parcels",
@@ -138,8 +105,11 @@ class Attendance:
         "table",
     )
 
-    def __init__(self, me: Member, timing: Timing, addresses: Sequence[Address] = ()) -> None:
-        """`addresses`: of replicas. The multicast address of the underlay is asked in any case."""
+    def __init__(
+        self, me: Member, timing: Timing, addresses: Sequence[Address] = (), numbers: RequestNumbers | None = None
+    ) -> None:
+        """`addresses`: of replicas. The multicast address of the underlay is asked in any case. `numbers`: of a node
+        that has one attendance after the other."""
         self._me = me
         self._addresses = tuple(addresses)
         self._find_ns = timing.find_ns
@@ -154,7 +124,7 @@ class Attendance:
         self._searched_ns = 0  # since when
         self._denied: dict[int, int] = {}  # desks that say that they do not lead -> until when others may not name them
         # requests
-        self._number = 0
+        self._numbers = numbers if numbers is not None else RequestNumbers()
         self._answered = 0
         self._open: OpenRequest | None = None
         self._queue: deque[tuple[Ask, tuple[str, ...]]] = deque()
@@ -363,8 +333,8 @@ class Attendance:
             self._begin(now_ns, what, tuple(sorted(set(names))))
 
     def _begin(self, now_ns: int, what: Ask, names: tuple[str, ...]) -> None:
-        self._number += 1
-        request = self._open = OpenRequest(self._number, what, names)
+        self._numbers.last += 1
+        request = self._open = OpenRequest(self._numbers.last, what, names)
         if what is Ask.REGISTER:
             request.begin(NodeRequest(what, member=self._me, is_back=self._born > 0))
         elif what is Ask.LEAVE:
@@ -412,6 +382,8 @@ class Attendance:
             return
         if request.is_heard:
             self._post(Kind.ASK, request.question[0], request.number)
+        else:
+            request.acked = request.heard
         request.sent = request.acked if request.pages is not request.question else 0
         self._send_open(now_ns)
 
@@ -506,7 +478,8 @@ class Attendance:
         request.tries = 0
         if answer.what is Told.WAIT:
             if request.pages is not request.question:
-                request.acked = max(request.acked, min(answer.pages, len(request.pages)))
+                request.heard = min(answer.pages, len(request.pages))
+                request.acked = max(request.acked, request.heard)
             self._send_open(now_ns)
         elif answer.what is Told.NAMES:
             if request.what in (Ask.JOIN, Ask.FOLLOW) and (request.is_heard or request.pages is request.question):

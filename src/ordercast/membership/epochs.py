@@ -39,7 +39,7 @@ def encode_news(news: EpochNews) -> bytes:
     writer.u64(epoch.exclusions).u32(epoch.mine).u8(epoch.is_whole).u32(len(epoch.views))
     for view in epoch.views:
         _write_view(writer, view)
-    for named in (epoch.ended, epoch.excluded):
+    for named in (epoch.ended, epoch.excluded, epoch.since):
         writer.u32(len(named))
         for each in named:
             writer.u64(each)
@@ -62,7 +62,9 @@ def decode_news(body: Buffer) -> EpochNews:
     if count > MAX_GIVEN_VIEWS:
         raise WireError("too many views in an epoch")
     views = tuple([_read_view(reader) for _ in range(count)])
-    ended, excluded = _read_named(reader), _read_named(reader)
+    ended, excluded, since_epochs = _read_named(reader), _read_named(reader), _read_named(reader)
+    if since_epochs and (len(since_epochs) != len(excluded) or max(since_epochs) > number):
+        raise WireError("nodes that are out since no epoch that there was")
     groups = []
     left = MAX_RUNS_GIVEN
     for _ in range(reader.count(14)):
@@ -73,7 +75,8 @@ def decode_news(body: Buffer) -> EpochNews:
         groups.append(RegionGroups(region, added, removed))
     reader.end()
     epoch = GivenEpoch(
-        service, number, settled, mine, views, ended, excluded, tuple(groups), bool(is_whole), exclusions
+        *(service, number, settled, mine, views, ended, excluded, tuple(groups), bool(is_whole), exclusions),
+        since_epochs,
     )
     return EpochNews(since, request, epoch)
 

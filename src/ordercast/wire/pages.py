@@ -95,5 +95,10 @@ class PagedBodies:
             return page.pages
         return next((index for index, piece in enumerate(pieces) if piece is None), page.pages)
 
+    @property
+    def has_open(self) -> bool:
+        """Whether a body waits for more of its pages."""
+        return bool(self._open)
+
     def clear(self) -> None:
         self._open.clear()

@@ -148,6 +148,8 @@ class FifoDelivery:
             if made >= view.given.epoch or sender not in self._exclusions.as_of(view.given.epoch, made):
                 continue
             record = earlier.records.get(sender)
+            if sender in earlier.finished:
+                continue
             if record is None or record.is_empty:
                 if sender not in self._exclusions.as_of(earlier.cleaner, made):
                     return False  # others may have something of it
@@ -159,6 +161,8 @@ class FifoDelivery:
         found = self._views.get(view)
         if found is None:
             return True  # forgotten, or never a member of it
+        if sender in found.finished:
+            return True
         record = found.records.get(sender)
         if record is not None and record.next >= count:
             return True

@@ -8,7 +8,7 @@ and is new in views that were made since: an exclusion concerns earlier views on
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Sequence
 from typing import Final
 
 CACHED: Final = 64  # sets that were computed lately
@@ -30,15 +30,19 @@ class Exclusions:
     def __len__(self) -> int:
         return len(self._since)
 
-    def install(self, epoch: int, nodes: Iterable[int], is_gap: bool) -> list[int]:
-        """What an epoch says; which nodes are new among them. `epoch`: `GivenEpoch.exclusions`. `is_gap`: these are all
-        exclusions since some time."""
-        fresh = [node for node in nodes if node not in self._since or not is_gap]
+    def install(self, epoch: int, nodes: Sequence[int], is_gap: bool, since: Sequence[int] = ()) -> list[int]:
+        """What an epoch says; for which nodes it is new. `epoch`: `GivenEpoch.exclusions`. `is_gap`: these are all
+        exclusions since some time. `since`: when each of the nodes was put out; empty: now."""
         self.epoch = max(self.epoch, epoch)
         if is_gap:
             self.floor = self.epoch
-        for node in fresh:
-            self._since[node] = (*self._since.get(node, ()), self.epoch)[-TIMES_KEPT:]
+        fresh = []
+        for node, at in zip(nodes, since or [self.epoch] * len(nodes), strict=True):
+            known = self._since.get(node, ())
+            # Who was out before, came back, and is out again has two times.
+            if not known or known[-1] < at:
+                self._since[node] = (*known, at)[-TIMES_KEPT:]
+                fresh.append(node)
         self._cache.clear()
         return fresh
 

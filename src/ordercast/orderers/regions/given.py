@@ -58,3 +58,6 @@ class GivenEpoch(NamedTuple):
     """The last epoch up to this one that excluded anybody: it names what a token knows of exclusions. Every node is
     told of every epoch that excludes somebody, so all have the same number. 0: this one if it excludes somebody, else
     what was known before."""
+    since: tuple[int, ...] = ()
+    """Of a snapshot: the epochs that put out the `excluded` nodes, of each the last one. Some of them may be back, and
+    in views that were made since. Empty: it was this epoch, or `exclusions`."""

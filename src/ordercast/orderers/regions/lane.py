@@ -63,6 +63,7 @@ class RegionLane:
         "purge",
         "rate",
         "tail_ns",
+        "tails",
         "unacked_bytes",
         "unpurged_bytes",
         "window",
@@ -89,6 +90,7 @@ class RegionLane:
         self.closings = 0  # how often CLOSE was said
         self.close_ns = NEVER
         self.tail_ns = NEVER
+        self.tails = 0  # how often the last block was sent again since an ACK has freed something
 
     def room(self, history_bytes: int, history_blocks: int, segment_bytes: int) -> int:
         """Bytes that may leave now."""
@@ -147,6 +149,8 @@ class RegionLane:
             self.tail_ns = NEVER
         elif has_freed:
             self.tail_ns = now_ns + tail_ns
+        if has_freed:
+            self.tails = 0
         if not self.ended:
             self.rate.report(now_ns, ack.rate, ack.senders)
             self.window.share(ack.senders)

@@ -26,6 +26,7 @@ from ordercast.orderers.regions.record import UNKNOWN, SenderRecord
 from ordercast.orderers.regions.visit import Errand, Visit, conclude_entry, new_entry, visit_entry
 from ordercast.parts.ranges import truncated
 from ordercast.parts.rate import RateMeter, fair_share
+from ordercast.wire.ranges import SET_HEAD
 from ordercast.wire.regions import (
     CLOSED,
     FINAL,
@@ -33,15 +34,19 @@ from ordercast.wire.regions import (
     MAX_SENDERS,
     MAX_TOKEN_RUNS,
     SETS,
+    TOKEN_ENTRY,
+    TOKEN_HEAD,
     RegionAck,
     RegionToken,
     TokenEntry,
+    fits_token,
 )
 from ordercast.wire.segments import Reassembly
 
 RINGS_KEPT: Final = 8  # computed ways of tokens, by epoch and starter
 LEADER_PATIENCE: Final = 3  # token intervals without a token, before a member starts one
 MAX_LOST_ROUNDS: Final = 5  # doublings of the time that a starter waits for its token
+MAX_FINISHED: Final = 65_536  # senders that are out for good; only their counts are kept. The oldest is forgotten
 
 
 class SenderErrand(NamedTuple):
@@ -90,6 +95,7 @@ class MemberView:
         "cleaner",
         "count",
         "ended",
+        "finished",
         "fresh_bytes",
         "given",
         "is_drained",
@@ -106,7 +112,6 @@ class MemberView:
         "silence_ns",
         "start_bytes",
         "stopped",
-        "token_epoch",
     )
 
     def __init__(
@@ -129,6 +134,7 @@ class MemberView:
         self._rings: dict[tuple[int, int], tuple[Partitions, tuple[Stop, ...]]] = {}
         self.answered: tuple[bool, ...] = ()
         self.records: dict[int, SenderRecord] = {}
+        self.finished: dict[int, int] = {}  # senders that are out, and whose blocks everybody has had -> final count
         # Ends
         self.ended = 0  # the epoch that ended it; 0: it is live
         self.settled_at = -1  # the last exclusion that was known when its end was settled; -1: it is not
@@ -136,7 +142,6 @@ class MemberView:
         # Tokens
         self._seen: dict[int, tuple[int, int]] = {}  # starter -> round and place
         self.stopped: frozenset[int] = frozenset()  # senders that are dead for the newest token that was here
-        self.token_epoch = 0
         self.cleaner = 0  # as tokens told
         self.rounds = Rounds()
         self.next_start_ns = now_ns + interval_ns
@@ -153,7 +158,12 @@ class MemberView:
 
     def on_exclusions(self) -> None:
         """Somebody was excluded."""
+        before = self._partitions
         self._partitions = partitions_of(self.given, self._exclusions.out_of(self.given.epoch))
+        if before != self._partitions:
+            # A token that is out may have been on its way to who is gone, and several before it: the next one does not
+            # wait as long for it as for one that nobody answers.
+            self.rounds.out_ns, self.rounds.lost = NEVER, 0
         self.answered = answered_by(self._partitions, self.mine)
         self.leader = leader_of(self._partitions)  # asked for twice in every pass
 
@@ -177,9 +187,21 @@ class MemberView:
             if len(self.records) >= MAX_SENDERS and not self._forget_idle():
                 return None
             found = self.records[sender] = SenderRecord(sender, sender == self.me)
+            if sender in self.finished:
+                found.resume(self.finished.pop(sender))
         return found
 
     def _forget_idle(self) -> bool:
+        """Make room: a view may last for years, and have had more senders than it has records for."""
+        out = self._exclusions.out_of(self.given.epoch)
+        for sender, record in list(self.records.items()):
+            if sender in out and not record.is_empty and not record.has_news and record.is_drained():
+                self.finished[sender] = record.purge
+                del self.records[sender]
+        while len(self.finished) > MAX_FINISHED:
+            del self.finished[next(iter(self.finished))]
+        if len(self.records) < MAX_SENDERS:
+            return True
         for sender, record in self.records.items():
             if record.is_empty:
                 del self.records[sender]
@@ -242,9 +264,8 @@ class MemberView:
             self._exclusions.as_of(token.clean, self.given.epoch),
             self.answered,
         )
-        if token.epoch > self.token_epoch:
-            self.token_epoch = token.epoch
-            self.stopped = out
+        if not out <= self.stopped:
+            self.stopped |= out
         self.cleaner = max(self.cleaner, token.cleaner)
         entries = {entry.sender: entry for entry in token.entries}
         for sender, record in self.records.items():
@@ -370,6 +391,23 @@ def bounded(entries: list[TokenEntry], turn: int) -> tuple[TokenEntry, ...]:
             )
         )
     return tuple(found)
+
+
+def fitted(token: RegionToken, turn: int, room: int) -> RegionToken:
+    """A token that one parcel holds: `room` is its bytes. Where datagrams are small, very many senders take turns."""
+    entries = token.entries
+    if fits_token(entries, room):
+        return token
+    most = (room - TOKEN_HEAD.size) // (TOKEN_ENTRY.size + SETS * SET_HEAD.size)
+    at = turn * most % len(entries)
+    kept = sorted((entries[at:] + entries[:at])[:most], key=lambda entry: entry.sender)
+    return token._replace(entries=tuple([_without_runs(entry) for entry in kept]))
+
+
+def _without_runs(entry: TokenEntry) -> TokenEntry:
+    """Sets that say nothing, beyond the least of their numbers."""
+    naks, common, lack, asked, candidates, lost, gone = [truncated(each, 0) for each in entry.sets]
+    return entry._replace(naks=naks, common=common, lack=lack, asked=asked, candidates=candidates, lost=lost, gone=gone)
 
 
 def unknown_final(records: Iterable[SenderRecord]) -> list[int]:

@@ -95,6 +95,11 @@ class SenderRecord:
         self.has_news = False  # that not all members have been told
         self.is_active = False  # something has come since the last token
 
+    def resume(self, count: int) -> None:
+        """Of a sender that is out: so many blocks are all that it sent, and everybody has had them."""
+        self.prefix = self.top = self.next = self.cutoff = self.ack = self.purge = self.final = count
+        self.freed = (count, count)
+
     @property
     def is_empty(self) -> bool:
         return not self.top and not self.cutoff and self.final == UNKNOWN

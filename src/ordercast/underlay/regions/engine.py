@@ -274,7 +274,7 @@ class RegionsEngine:
         confirmed = self._lanes.to_confirm(node.epoch)
         if confirmed:
             self._source.confirm(now_ns, confirmed)
-        for accused in self._tokens.take_accused():
+        for accused in [*self._tokens.take_accused(), *self._lanes.take_accused()]:
             self._accuse(now_ns, accused)
         for parcel in self._source.take_parcels():
             node.post.learn(parcel.peer, parcel.address)
@@ -337,6 +337,9 @@ class RegionsEngine:
         if epoch.number <= node.epoch and self._service:
             return True
         self._service = epoch.service
+        # A snapshot does not say since when the views that it leaves out have ended: perhaps just after the epoch that
+        # was known here. Whoever confirmed a later one would confirm the end of a lane that is not settled.
+        lanes_ended = node.epoch + 1 if epoch.is_whole else epoch.number
         node.epoch = epoch.number
         if not self._has_joined:
             self._has_joined = True
@@ -348,10 +351,10 @@ class RegionsEngine:
             ended.update([view for view in known if view not in named])
         of_exclusions = epoch.exclusions or (epoch.number if epoch.excluded else 0)
         is_gap = epoch.is_whole and bool(node.views or self._lanes.tiles)
-        fresh = node.exclusions.install(of_exclusions, epoch.excluded, is_gap)
+        fresh = node.exclusions.install(of_exclusions, epoch.excluded, is_gap, epoch.since)
         for peer in fresh:
             node.post.drop(peer)
-        self._lanes.install(now_ns, epoch.number, epoch.views, sorted(ended))
+        self._lanes.install(now_ns, lanes_ended, epoch.views, sorted(ended))
         for view in epoch.views:
             node.post.meet(view.members)
             out.notes += [Note("name", member.id, detail=str(member)) for member in view.members]

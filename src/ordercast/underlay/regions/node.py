@@ -20,8 +20,8 @@ from ordercast.parts.rate import DEFAULT_POLICY, GROWTH, POLICIES
 from ordercast.parts.share import ceiling_among, largest_block
 from ordercast.underlay.regions.post import Post
 from ordercast.view import Member
-from ordercast.wire.courier import PREFIX_BYTES
-from ordercast.wire.header import HEADER_BYTES
+from ordercast.wire.courier import OVERHEAD_BYTES, PREFIX_BYTES
+from ordercast.wire.header import HEADER_BYTES, MAX_SEGMENTS
 from ordercast.wire.segments import Reassembly
 
 MAX_VIEWS: Final = 8  # lanes to one region that are not drained: a sender opens no more
@@ -133,6 +133,11 @@ class RegionNode:
         if self.terms.is_windowed:
             return ceiling_among(given.members, self.config) // WINDOW_START_SHARE
         return self.config.history_bytes // START_SHARE
+
+    @property
+    def token_bytes(self) -> int:
+        """The largest body that the courier takes."""
+        return (self.config.datagram - OVERHEAD_BYTES) * MAX_SEGMENTS
 
     @property
     def block_overhead(self) -> int:

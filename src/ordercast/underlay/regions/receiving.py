@@ -38,7 +38,7 @@ Buffer = bytes | bytearray | memoryview
 GIVEN: Final = 1_024  # blocks of which one errand, or one question, brings segments; the rest comes in the next round
 BUSY: Final = 2_048  # parcels that wait for a peer: it is given no more
 EARLY_BYTES: Final = 1 << 20  # blocks of views that are not known here yet
-MAX_EARLY: Final = 4_096
+MAX_EARLY: Final = 4_096  # datagrams of them
 # Times the history that a member keeps, or lets wait for a gap, of one sender. An honest one has half of that out: with
 # less than it may have out, a member with a gap could not take what closes it.
 KEPT: Final = 8
@@ -46,13 +46,14 @@ MAX_RECENT: Final = 2_048  # senders whose UNRELIABLE numbers are remembered
 
 
 class MemberDesk:
-    __slots__ = ("_early", "_early_bytes", "_node", "_recent")
+    __slots__ = ("_early", "_early_bytes", "_early_count", "_node", "_recent")
 
     def __init__(self, node: RegionNode) -> None:
         self._node = node
         self._recent: dict[tuple[int, int], Recent] = {}  # by view and sender
         self._early: dict[int, list[Datagram]] = {}  # by view
         self._early_bytes = 0
+        self._early_count = 0
 
     # Blocks of senders
 
@@ -65,6 +66,10 @@ class MemberDesk:
         sender = datagram.origin
         if sender in view.stopped:
             return  # it is dead, and its final count is asked for
+        record = view.records.get(sender)
+        if record is not None and datagram.number < record.purge:
+            # Everybody has it, and its sender does not know: the ACK was lost. The next round brings another one.
+            record.has_news = True
         self._take(now_ns, view, sender, datagram.number, datagram.segment, datagram.last, datagram.body)
 
     def _take(
@@ -169,12 +174,14 @@ class MemberDesk:
         """Its sender has installed an epoch that is on its way to us."""
         node = self._node
         size = len(datagram.body)
-        if datagram.ring in node.forgotten or not node.epoch or self._early_bytes + size > EARLY_BYTES:
+        if datagram.ring in node.forgotten or not node.epoch:
+            return
+        if self._early_count >= MAX_EARLY or self._early_bytes + size > EARLY_BYTES:
             return
         kept = self._early.setdefault(datagram.ring, [])
-        if len(kept) < MAX_EARLY and len(self._early) <= MAX_EARLY:
-            kept.append(datagram._replace(body=memoryview(bytes(datagram.body))))
-            self._early_bytes += size
+        kept.append(datagram._replace(body=memoryview(bytes(datagram.body))))
+        self._early_bytes += size
+        self._early_count += 1
 
     def installed(self) -> list[Datagram]:
         """Datagrams of views that are known now; what is left is forgotten with the next epoch."""
@@ -183,6 +190,7 @@ class MemberDesk:
         if not found:
             self._early.clear()
         self._early_bytes = sum([len(each.body) for kept in self._early.values() for each in kept])
+        self._early_count = sum([len(kept) for kept in self._early.values()])
         return found
 
     # Parcels of other members

@@ -9,7 +9,7 @@ from ordercast.config import MAX_BLOCK
 from ordercast.engine import NEVER, Outbox, Send
 from ordercast.orderers.regions.given import GivenView
 from ordercast.orderers.regions.lane import RegionLane
-from ordercast.orderers.regions.partitions import partition_count
+from ordercast.orderers.regions.partitions import leader_of, partition_count, partitions_of
 from ordercast.orderers.regions.upcalls import LaneAcked
 from ordercast.parts.rate import MIN_RATE, SendingRate, first_rate_of, policy_of
 from ordercast.service import UNRELIABLE_RANK
@@ -20,6 +20,8 @@ from ordercast.wire.courier import PREFIX_BYTES, Parcel
 from ordercast.wire.header import Kind
 from ordercast.wire.regions import (
     MAX_EARLIER,
+    Accusation,
+    Accused,
     EarlierView,
     LaneClosing,
     LaneOpening,
@@ -32,10 +34,14 @@ from ordercast.wire.regions import (
 from ordercast.wire.segments import pieces, segments_of, train
 
 TAIL_ROUNDS: Final = 2  # token intervals without an ACK that frees something: the last block is sent again
+DOUBTED_TAILS: Final = 2  # of these in a row: the service is to ask whether the region lives
 
 
 class LaneDesk:
-    __slots__ = ("_acked", "_by_view", "_closing", "_confirmed", "_live", "_node", "_taken", "_tiles", "_unreliable")
+    __slots__ = (
+        *("_accused", "_acked", "_by_view", "_closing", "_confirmed"),
+        *("_live", "_node", "_taken", "_tiles", "_unreliable"),
+    )
 
     def __init__(self, node: RegionNode) -> None:
         self._node = node
@@ -47,6 +53,7 @@ class LaneDesk:
         self._acked: dict[int, int] = {}  # region -> what LaneAcked told last
         self._confirmed = 0
         self._unreliable = 0
+        self._accused: list[Accused] = []
 
     # What the owner sees
 
@@ -282,6 +289,16 @@ class LaneDesk:
         lane.rate.take(now_ns, segments)
         node.tally("tails_repeated")
         node.tally("retransmissions", segments)
+        lane.tails += 1
+        if lane.tails >= DOUBTED_TAILS:
+            # Perhaps all of its members are gone: then nobody there accuses anybody.
+            given = lane.given
+            leader = leader_of(partitions_of(given, node.exclusions.out_of(given.epoch)))
+            self._accused.append(Accused(leader, given.view, node.epoch, Accusation.SILENCE))
+
+    def take_accused(self) -> list[Accused]:
+        accused, self._accused = self._accused, []
+        return accused
 
     def _close(self, now_ns: int, lane: RegionLane) -> None:
         """CLOSE to one member after the other, beginning with the leader, until all of them have everything."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from ordercast.engine import NEVER
-from ordercast.orderers.regions.member_view import LEADER_PATIENCE, MemberView, Work
+from ordercast.orderers.regions.member_view import LEADER_PATIENCE, MemberView, Work, fitted
 from ordercast.orderers.regions.partitions import partitions_of, ring_of
 from ordercast.underlay.regions.node import START_SHARE, RegionNode
 from ordercast.underlay.regions.receiving import MemberDesk
@@ -40,9 +40,10 @@ class TokenDesk:
 
     def on_token(self, now_ns: int, parcel: Parcel) -> None:
         token = decode_token(parcel.body)
-        self._arrive(now_ns, parcel.ring, token, parcel.origin, parcel.number, True)
+        self._arrive(now_ns, parcel.ring, token, parcel.origin, parcel.number, NEVER)
 
-    def _arrive(self, now_ns: int, name: int, token: RegionToken, starter: int, number: int, may_wait: bool) -> None:
+    def _arrive(self, now_ns: int, name: int, token: RegionToken, starter: int, number: int, until_ns: int) -> None:
+        """`until_ns`: it waits for the application no longer than that."""
         node = self._node
         view = node.views.get(name)
         made = view.given.epoch if view is not None else node.epoch
@@ -52,9 +53,10 @@ class TokenDesk:
             self._hold(name, HeldToken(token, starter, number, NEVER))
         elif view is None:
             self._pass_forgotten(name, token, starter, number)
-        elif may_wait and node.up.lag_bytes >= node.config.history_bytes // START_SHARE:
+        elif now_ns < until_ns and node.up.lag_bytes >= node.config.history_bytes // START_SHARE:
             # The application lags: the region goes no faster than it, as long as nobody loses patience.
-            self._hold(name, HeldToken(token, starter, number, now_ns + LEADER_PATIENCE * node.terms.token_ns // 2))
+            until_ns = min(until_ns, now_ns + LEADER_PATIENCE * node.terms.token_ns // 2)
+            self._hold(name, HeldToken(token, starter, number, until_ns))
         else:
             self._go(now_ns, view, token, starter, number)
 
@@ -70,7 +72,7 @@ class TokenDesk:
         """An epoch was installed, or the application has caught up: what waits is looked at again."""
         waiting, self._held = self._held, {}
         for name, held in waiting.items():
-            self._arrive(now_ns, name, held.token, held.starter, held.number, held.until_ns > now_ns)
+            self._arrive(now_ns, name, held.token, held.starter, held.number, held.until_ns)
 
     # Rounds
 
@@ -108,7 +110,7 @@ class TokenDesk:
             token = token._replace(place=token.place + 1)
             after = stops[token.place].node
             if after != me:
-                body = encode_token(token)
+                body = encode_token(fitted(token, number, node.token_bytes))
                 node.post.send(after, Parcel(Kind.REGION_TOKEN, view.given.view, starter, number, body))
                 return
 
@@ -125,7 +127,7 @@ class TokenDesk:
         while place < len(stops) and stops[place].node == me:
             place += 1
         if place < len(stops):
-            body = encode_token(token._replace(place=place))
+            body = encode_token(fitted(token._replace(place=place), number, node.token_bytes))
             node.post.send(stops[place].node, Parcel(Kind.REGION_TOKEN, name, starter, number, body))
 
     def _carry_out(self, view: MemberView, work: Work) -> None:
