@@ -56,7 +56,7 @@ PARTS := test-unmeasured test-worlds test-live test-pipeline test-processes test
 
 test: ## lint, types, all tests and how much of the code they run
 	@rm -f .coverage .coverage.*
-	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target $(PARTS)
+	@$(MAKE) --no-print-directory --jobs=4 --output-sync=target $(PARTS)
 	$(BIN)/python -m coverage combine --quiet
 	$(BIN)/python -m coverage report
 
