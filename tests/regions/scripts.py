@@ -15,8 +15,7 @@ from tests.regions.world import TOKEN_NS, Link, Place, World
 from ordercast.config import MS, SECOND
 from ordercast.engine import Outbox
 from ordercast.service import UNRELIABLE
-from ordercast.wire.courier import PREFIX
-from ordercast.wire.header import HEADER_BYTES, Kind
+from ordercast.wire.header import Kind
 from ordercast.wire.segments import Datagram
 
 
@@ -219,39 +218,6 @@ def back_again() -> None:
     _received(world, 0, 3, [1, 2, 1, 2])
 
 
-def waking_up() -> None:
-    """A member stands still with a token in its socket, and is excluded. The others have stopped to take blocks from
-    its hand when it wakes up, sends one, and passes the token on. Found by row `storm` of
-    `chaos.py --orderer regions`."""
-    world = _world(4, 4)
-    sleeper = world.places[2]
-    tokens: list[bytes] = []
-
-    def hear(data: bytes) -> None:
-        _, to, *_ = PREFIX.unpack_from(data, HEADER_BYTES) if data[1] == Kind.REGION_TOKEN else (0, 0)
-        if to == sleeper.member.id and (not tokens or data != tokens[-1]):
-            tokens.append(data)
-
-    world.send(sleeper)
-    world.run_for(5 * TOKEN_NS)
-    world.crash(2)  # it will be back
-    world.taps.append(hear)
-    while len(tokens) < 2:
-        world.run_for(MS)
-    world.service.sources.pop(sleeper.member.id)  # it does not hear of its exclusion
-    world.exclude(2)
-    world.run_for(5 * TOKEN_NS)
-    sleeper.is_alive = True
-    world.send(sleeper)
-    world.deliver(sleeper, world.places[1], tokens[-1])
-    world.run_for(10 * MS)
-    world.crash(2)
-    _end(world)
-    for place in world.places:
-        if place.seen.lost:
-            raise Violation(f"lost: {place.member} was told of {place.seen.lost}")
-
-
 def given_up() -> None:
     """The starter of the rounds does not reach the sender for so long that its courier gives up, and the ACK is gone.
     Everybody has had everything: no token speaks of the sender any more."""
@@ -397,7 +363,6 @@ SCRIPTS: Final[dict[str, Callable[[], None]]] = {
     "the sender's GONE is not heard": delivered_and_kept_by_nobody,
     "a block that comes in its turn does not wake views that wait for it": purged_and_waiting,
     "a node that comes back opens its lane at once": back_again,
-    "a token that an excluded node has passed on tells of its blocks": waking_up,
     "who asks for an acknowledgement by sending again is not heard": given_up,
     "a sender accuses nobody": all_gone,
     "a snapshot puts out nodes with the last exclusion": out_and_back,

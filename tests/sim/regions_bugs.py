@@ -308,14 +308,6 @@ REGIONS_SCRIPTED: Final[tuple[Bug, ...]] = (
         0,
     ),
     _bug(
-        "a token that an excluded node has passed on tells of its blocks",
-        "MemberView.finish",
-        "entry._replace(maximum=0) if entry.sender in out_since else entry",
-        "entry",
-        "Blocks that nobody has ever taken are reported lost.",
-        0,
-    ),
-    _bug(
         "who asks for an acknowledgement by sending again is not heard",
         "MemberDesk.on_data",
         "record.has_news = True",

@@ -340,21 +340,21 @@ def test_where_one_does_not_answer_other_regions_are_asked_as_well() -> None:
 def test_everybody_is_not_asked_again_at_once() -> None:
     vigil = Vigil()
     vigil.suspect_everybody(SECOND, [1, 2])
-    assert vigil.look(SECOND, ()).pings == [1, 2]
+    assert vigil.look(SECOND, (), ()).pings == [1, 2]
     vigil.heard(SECOND, 2)
     vigil.suspect_everybody(SECOND + EVERYBODY_NS - 1, [2])
-    assert 2 not in vigil.look(SECOND + EVERYBODY_NS - 1, ()).pings
+    assert 2 not in vigil.look(SECOND + EVERYBODY_NS - 1, (), ()).pings
     vigil.suspect_everybody(SECOND + EVERYBODY_NS, [2])
-    assert 2 in vigil.look(SECOND + EVERYBODY_NS, ()).pings
+    assert 2 in vigil.look(SECOND + EVERYBODY_NS, (), ()).pings
 
 
 def test_a_large_service_does_not_ask_everybody() -> None:
     """The answers of thousands would keep it from its work."""
     vigil = Vigil()
     vigil.suspect_everybody(SECOND, range(MOST_ASKED + 1))
-    assert vigil.look(SECOND, ()).pings == []
+    assert vigil.look(SECOND, (), ()).pings == []
     vigil.suspect_everybody(SECOND, range(MOST_ASKED))
-    assert len(vigil.look(SECOND, ()).pings) == MOST_ASKED
+    assert len(vigil.look(SECOND, (), ()).pings) == MOST_ASKED
 
 
 def test_a_node_that_nobody_watches_has_to_send_heartbeats() -> None:
