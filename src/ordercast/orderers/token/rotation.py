@@ -158,6 +158,13 @@ class Rotation:
             return False
         return passed.kind == Kind.LIST or self._ring.rtt.is_late(now_ns - passed.sent_ns)
 
+    def is_under_way(self, now_ns: int, origin: int) -> bool:
+        """Whether a member is about to get our pass, which tells it all that we know. A late copy of its own pass wants
+        no other answer: in a ring of two ours would be such a copy there, and be answered in the same way, without an
+        end while the token goes around."""
+        passed = self.passed
+        return passed is not None and passed.site == origin and not self._ring.rtt.is_late(now_ns - passed.sent_ns)
+
     def pass_again(self, now_ns: int, out: Outbox) -> None:
         passed = self.passed
         if passed is None:

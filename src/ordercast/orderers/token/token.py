@@ -539,6 +539,7 @@ class Token:
             state.site == ring.me.id
             and state.turn <= rotation.turn
             and (rotation.is_holding or state.turn < rotation.turn)
+            and not rotation.is_under_way(now_ns, origin)
         ):
             rotation.behind[origin] = None  # it repeats its pass: our word that the token is here was lost
         self._on_state(now_ns, origin, state)
