@@ -93,6 +93,9 @@ STOOD_STILL = (
 )
 
 OF_ENDURANCE = (
+    # The judge missed a newcomer that a restarted member had told only just before that it was in.
+    ("sequencer", 7_100_017_244),
+    ("timestamp", 7_100_017_375),  # the judge missed a member whose expulsion only a restarted one had stored
     # The judge did not see that members which came back for their votes had stored a view that another one installed.
     ("sequencer", 7_100_003_093),
     # The judge did not see that a partition kept a member from letting in a newcomer.

@@ -136,6 +136,71 @@ def test_a_newcomer_that_has_stayed_where_it_was_is_left_behind() -> None:
         assert [text for text in wrong if "without c/0, which was up and heard" in text]
 
 
+def stored_by_c(stored: str, reason: str = "expel", by: str = "c") -> list[str]:
+    """e may be expelled. `by` crashes with a view on its disk that no other has, and is restarted with the others."""
+    history = expelled_at_rest().may_be_expelled("e", 600, 5_000).keeps(by, stored, 890, reason)
+    history.view("c+ a+ b+", "restart", at=8_000).gone("e", 8_010)
+    return [text for text in history.restarts() if "which was up and heard" in text]
+
+
+def test_a_member_whose_expulsion_only_a_restarted_one_has_stored_is_not_left_behind() -> None:
+    assert stored_by_c("c a b") == []
+
+
+def test_a_stored_view_that_is_no_expulsion_of_that_member_is_no_evidence() -> None:
+    assert stored_by_c("c a b", "leave")
+    assert stored_by_c("e c a", "expel")  # of another one
+    assert stored_by_c("c a", "expel")  # of a later view
+    assert stored_by_c("c a b", "expel", by="e")  # in the folder of one that was not there
+
+
+def test_an_expulsion_that_was_stored_is_no_evidence_where_nothing_gave_cause_for_it() -> None:
+    history = expelled_at_rest().keeps("c", "c a b", 890, "expel").view("c+ a+ b+", "restart", at=8_000)
+    assert [text for text in history.gone("e", 8_010).restarts() if "which was up and heard" in text]
+
+
+def test_an_expulsion_that_its_node_has_given_up_for_another_view_is_no_evidence() -> None:
+    history = expelled_at_rest().may_be_expelled("e", 600, 5_000)
+    history.keeps("c", "c a b", 890, "expel").keeps("c", "e c a b", 895, "join")
+    history.view("c+ a+ b+", "restart", at=8_000).gone("e", 8_010)
+    assert [text for text in history.restarts() if "which was up and heard" in text]
+
+
+def told_by_a(at: int, crash: int = 501) -> list[str]:
+    """a lets c in and crashes. c learns of it `at` a time, and a, restarted, goes on without it."""
+    history = History().start("a c").view("a", at=100).view("a c", by="a", at=500).crash("a", crash)
+    history.restart("a", 6_000).view("a c", by="c", at=at)
+    wrong = history.view("a+", "restart", at=9_000).gone("c", 9_010).restarts()
+    return [text for text in wrong if "without c/0, which was up and heard" in text]
+
+
+def test_a_newcomer_that_learned_from_a_restarted_member_that_it_is_in_is_not_left_behind() -> None:
+    assert told_by_a(8_800) == []
+
+
+def test_a_newcomer_that_has_been_in_for_as_long_as_it_has_to_be_waited_for_is_left_behind() -> None:
+    assert told_by_a(4_400)
+
+
+def test_a_newcomer_that_came_while_others_of_its_view_were_up_is_left_behind() -> None:
+    """It may hold what they delivered."""
+    assert told_by_a(5_000, crash=5_500)
+
+
+def test_a_restarted_member_that_learns_late_that_it_is_back_is_no_newcomer() -> None:
+    history = group("a c").crash("a c", 900).restart("a", 2_000).restart("c", 2_000)
+    history.view("a+ c+", "restart", by="a+", at=3_000).crash("a+", 3_001).restart("a+", 8_000)
+    history.view("a+ c+", "restart", by="c+", at=10_800).view("a++", "restart", at=11_000).gone("c+", 11_010)
+    assert [text for text in history.restarts() if "without c/1, which was up and heard" in text]
+
+
+def test_a_member_that_was_in_the_view_before_is_left_behind_however_late_it_delivers_the_next() -> None:
+    """It is no newcomer: it was heard, and holds what it delivered before."""
+    history = group("a c").view("a c", "lock", by="a", at=500, name="7@a/0").crash("a", 501).restart("a", 6_000)
+    history.view("a c", "lock", by="c", at=8_800, name="7@a/0").view("a+", "restart", at=9_000).gone("c", 9_010)
+    assert [text for text in history.restarts() if "without c/0, which was up and heard" in text]
+
+
 def test_a_member_that_was_not_told_of_an_expulsion_is_left_behind() -> None:
     history = expelled_at_rest().may_be_expelled("e", 600, 5_000).view("c+ a+ b+", "restart", at=8_000)
     assert [text for text in history.gone("e", 8_010).restarts() if "which was up and heard" in text]

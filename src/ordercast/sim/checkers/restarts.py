@@ -15,7 +15,10 @@ Here that is put together. Three sentences are judged:
   section 3).
 - *Nothing is lost that a living member holds.* A member of the last view that is up and can be heard, for as long as
   restarted members have to wait for it, is in the view that they form. What it has delivered goes on with it. A
-  newcomer that never installed that view, and has gone into another group of the name since, holds nothing of it.
+  newcomer that never installed that view, and has gone into another group of the name since, holds nothing of it. Nor
+  does one that learned of it only when the lives of all others in it were over: from a restarted member, which may not
+  have to wait any longer then. A member that was put out by the last change belongs to no view that follows, whether
+  it knows of that or only a restarted member does, that has stored it (`KeptView`).
 """
 
 from __future__ import annotations
@@ -84,7 +87,7 @@ def broken_restarts(
     return [
         *_parts(views, rules),
         *_too_few(rows, views, known, rules, expulsions, resets),
-        *_left_behind(rows, views, known, troubles, wait_ns, expulsions),
+        *_left_behind(rows, views, known, troubles, wait_ns, expulsions, kept),
     ]
 
 
@@ -299,12 +302,14 @@ def _left_behind(
     troubles: Sequence[Trouble],
     wait_ns: int,
     expulsions: Sequence[Expulsion],
+    kept: Sequence[KeptView],
 ) -> list[str]:
     """Members of a view that restarted ones went on from without them, although they could be heard."""
     went_ns: dict[str, int] = {}  # when a member was out of the group first
     for row in rows:
         if row.kind == "leave" and row.group is None:
             went_ns.setdefault(f"{row.node}/{row.life}", row.at_ns)
+    came_ns = _came_ns(rows)
     expelled = {(member, left) for member, _, left in _told_expelled(rows)}
     texts: list[str] = []
     for view in views.values():
@@ -320,8 +325,11 @@ def _left_behind(
                 is_away = went_ns.get(member, view.first_ns) < view.first_ns
                 if _went_elsewhere(member, views, before, view):
                     continue
-                if (member, before) in expelled and _may_vote_out(member, views[before], view, lives, expulsions):
-                    continue  # its expulsion was the last change, and it learned with this view that it was decided
+                if _came_last(member, views[before], came_ns.get((member, before), 0), since_ns, lives):
+                    continue
+                is_put_out = (member, before) in expelled or _is_stored_without(member, views[before], view, kept)
+                if is_put_out and _may_vote_out(member, views[before], view, lives, expulsions):
+                    continue  # its expulsion was the last change, and this view decided it
                 if life.ended_ns <= view.first_ns or has_left or is_away or views[before].first_ns > since_ns:
                     continue
                 if _is_troubled(troubles, since_ns, view.first_ns):
@@ -338,6 +346,42 @@ def _went_elsewhere(member: str, views: dict[str, InstalledView], before: str, v
         return False
     since = [each for each in views.values() if member in each.by and last.first_ns < each.first_ns < view.first_ns]
     return bool(since) and all(before not in chain_of(views, each.id) for each in since)
+
+
+def _came_ns(rows: Iterable[Row]) -> dict[tuple[str, str], int]:
+    """When a member that was in no view installed one: by both."""
+    inside: set[str] = set()
+    found: dict[tuple[str, str], int] = {}
+    for row in rows:
+        member = f"{row.node}/{row.life}"
+        if row.group is not None or row.kind not in ("view", "leave"):
+            continue
+        if row.kind == "leave":
+            inside.discard(member)
+        elif member not in inside:
+            inside.add(member)
+            found[member, row.view or ""] = row.at_ns
+    return found
+
+
+def _came_last(member: str, last: InstalledView, came_ns: int, since_ns: int, lives: dict[str, LifeSpan]) -> bool:
+    """Whether a newcomer learned that it had been let in when all others of that view had crashed: a restarted member
+    has told it, and it has nothing of what they delivered. That was after `since_ns`: it was no member before."""
+    others = [lives[each] for each in last.members if each != member and each in lives]
+    return last.reason == "join" and came_ns > since_ns and all(life.ended_ns < came_ns for life in others)
+
+
+def _is_stored_without(member: str, last: InstalledView, view: InstalledView, kept: Iterable[KeptView]) -> bool:
+    """Whether a node that is in a view came back with the last one as an expulsion of that member has left it. Nobody
+    else may have received that, the expelled one included."""
+    names = {each.rpartition("/")[0] for each in view.members}
+    entries = {  # the last of each node
+        each.node: each for each in kept if each.node in names and each.at_ns < view.first_ns and each.id != view.id
+    }
+    without = tuple(each for each in last.members if each != member)
+    return any(
+        each.reason == "expel" and each.members == without and each.at_ns >= last.first_ns for each in entries.values()
+    )
 
 
 def _has_asked_to_leave(life: LifeSpan, view: InstalledView) -> bool:
