@@ -56,6 +56,18 @@ TOKEN_BUGS: Final[tuple[Bug, ...]] = (
         8,
     ),
     # The token
+    Bug(
+        "late copies of a pass are answered while our own pass is under way",
+        "_on_token",
+        "not rotation.is_under_way(now_ns, origin)",
+        "True",
+        "In a busy group of two each duplicate of the token goes back and forth without an end.",
+        1,
+        "token",
+        profile="endurance",
+        first_seed=7_100_013_400,
+        is_slow=True,
+    ),
     _in_token(
         "the token is accepted although assignments are missing",
         "take_turn",
