@@ -98,6 +98,10 @@ OF_ENDURANCE = (
     # The judge missed a newcomer that a restarted member had told only just before that it was in.
     ("sequencer", 7_100_017_244),
     ("timestamp", 7_100_017_375),  # the judge missed a member whose expulsion only a restarted one had stored
+    # Members waited for answers to a question of a sequencer that was out. One that had come in since was suspected.
+    ("sequencer", 7_100_013_706),
+    # A coordinator that counted on the answer of a former life said nothing to the next one, and was missed.
+    ("token", 7_100_012_501),
     # The judge did not see that members which came back for their votes had stored a view that another one installed.
     ("sequencer", 7_100_003_093),
     # The judge did not see that a partition kept a member from letting in a newcomer.

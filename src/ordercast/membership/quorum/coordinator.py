@@ -201,7 +201,10 @@ class Coordinator:
         self.meet(returned)
         grace_ns = now_ns + self._local.timing.restart_wait_ns
         self._answers.grace_ns = min(self._answers.grace_ns, grace_ns)
-        if self.role is not Role.INVITING or returned.former in self._answers.cuts:
+        if self.role is not Role.INVITING:
+            return
+        if returned.former in self._answers.cuts:  # its former life has answered, and it waits for our word
+            self._show(returned.member, out)
             return
         if is_of_earlier_stay(returned.former, returned.view, self._orderer.view):
             return
@@ -218,8 +221,12 @@ class Coordinator:
         elif is_new:
             self._consider(now_ns, out)
         else:  # it waits, and hears that we are there: if it was restarted again, it was not asked by us
-            body = encode_check(self.ballot, self.answered if self.is_patient else [])
-            out.sends.append(self._local.writer.control(returned.member.address, Kind.CHECK, body))
+            self._show(returned.member, out)
+
+    def _show(self, member: Member, out: Outbox) -> None:
+        """Tell a restarted member that this round is there, and who has answered."""
+        body = encode_check(self.ballot, self.answered if self.is_patient else [])
+        out.sends.append(self._local.writer.control(member.address, Kind.CHECK, body))
 
     def on_sign(self, source: Address, origin: int, out: Outbox) -> None:
         """It is heard at last: it need not wait for the next invitation of all. A newcomer whose join is not known here

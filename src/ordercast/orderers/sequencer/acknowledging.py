@@ -25,6 +25,8 @@ class Acknowledger:
     __slots__ = (
         "_acked",
         "_announcer",
+        "_asked_seq",
+        "_asker",
         "_delivery",
         "_held_later",
         "_is_asked",
@@ -34,7 +36,6 @@ class Acknowledger:
         "_log",
         "_ring",
         "_timers",
-        "asked_seq",
         "held_due",
         "is_due",
         "owed",
@@ -55,7 +56,8 @@ class Acknowledger:
         self._is_behind = False
         self.is_due = False  # the sequencer is to hear from us now
         self.owed: deque[int] = deque(maxlen=STATUSES_OWED)  # status rounds: consumed up to where we answer
-        self.asked_seq = 0  # how far the log was at the last of them
+        self._asked_seq = 0  # how far the log was at the last of them
+        self._asker = 0  # and who asked
         self._is_asked = False  # and was not told anything since
         self.held_due: dict[int, int] = {}  # origin -> k
         # origin -> (k, what was acknowledged): behind that there is more, but for a hole or what it depends on
@@ -88,14 +90,21 @@ class Acknowledger:
         self._is_asked = False
         self._timers.clear(SequencerTimer.QUIET)
 
-    def ask(self, seq: int) -> None:
+    def ask(self, origin: int, seq: int) -> None:
         """The sequencer asks: it is told when the application has consumed everything up to `seq`, after a while in
         any case. What lies too far ahead to be true is not heard."""
         if seq > self._log.received + self._log.ahead:
             return
         self.owed.append(seq)
-        self.asked_seq = seq
+        self._asked_seq, self._asker = seq, origin
         self._is_asked = True
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether the sequencer has asked, and waits until all have consumed that. A question ends with the sequencer
+        that asked it. The next one does not repeat it, and newcomers have not heard it: they would speak as seldom as
+        at rest, and soon be suspected by one that expects more."""
+        return self._asked_seq > self._log.stable and self._asker == self._ring.view.leader.id
 
     def to_leader(self, now_ns: int, kind: Kind, body: bytes, out: Outbox) -> None:
         """Something that begins with our acknowledgement."""

@@ -290,7 +290,7 @@ class SequencerOrdering:
             or log.blocks
             or log.received < log.highest
             or self._delivery.delivered < log.received
-            or self._acknowledger.asked_seq > log.stable
+            or self._acknowledger.is_awaited
             or self._leaving.is_asked
             or self._timers.is_set(SequencerTimer.WANT)
             or (role is not None and bool(role.others) and role.awaits_acks(log, self._receiver.last_strong_seq))

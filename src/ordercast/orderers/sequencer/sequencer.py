@@ -299,7 +299,7 @@ class Sequencer:
             else:
                 self._on_lead(now_ns, lead)
                 self._announcer.holdup, self._announcer.holdup_ns = lead.holdup, now_ns
-                self._acknowledger.ask(lead.highest)
+                self._acknowledger.ask(origin, lead.highest)
                 self._acknowledger.is_due |= ring.has_left
         elif kind == Kind.ACK:
             acks = decode_acks(body)
