@@ -89,6 +89,31 @@ def test_a_run_is_judged_for_needless_recoveries() -> None:
     assert [text for text in outcome.failures if text.startswith("steadiness")], outcome.failures
 
 
+def test_a_newcomer_is_not_suspected_for_a_question_of_a_sequencer_that_is_out() -> None:
+    """The application of c stands still, and the history fills: a asks, and is put out. One heartbeat of d is lost."""
+    faults = (
+        Fault(1_900 * MS, "stall", ("c",), for_ns=8 * SECOND),
+        Fault(1_900 * MS, "stall", ("b",), for_ns=SECOND),
+        Fault(2_900 * MS, "expel", ("a",), ("b",)),
+        Fault(4 * SECOND, "join", ("d",)),
+        Fault(5_600 * MS, "cut", ("d",), ("b", "c"), for_ns=450 * MS),
+    )
+    scenario = Scenario(
+        orderer="sequencer",
+        nodes=("a", "b", "c", "d"),
+        starts_ns=(0, 800 * MS, 900 * MS, -1),
+        history_bytes=8_192,
+        loads=(Load("a", 20, "AGREED", 3_000, 2 * SECOND, 5 * MS),),
+        faults=faults,
+    )
+    assert is_steady(scenario)
+    outcome = run_scenario(scenario)
+    assert outcome.held, outcome.failures
+    assert outcome.is_quiet
+    asked = [each for each in outcome.rows if (each.node, each.kind, each.detail) == ("a", "tx", "status")]
+    assert asked, "a has asked"
+
+
 def test_a_leave_that_does_not_end_is_a_failure() -> None:
     """The toy engine never leaves."""
     toys = replace(THREE, faults=(Fault(2 * SECOND, "leave", THREE.nodes),))
