@@ -11,7 +11,7 @@ from tests.figures.measured import quick_reports
 
 from ordercast.cli import figures as command
 from ordercast.cli.main import main
-from ordercast.figures.drawing import draw
+from ordercast.figures.drawing import draw, panels
 from ordercast.figures.report import (
     Chart,
     Claim,
@@ -99,6 +99,18 @@ def test_the_same_picture_is_the_same_file(tmp_path: Path) -> None:
     assert first.read_bytes() == second.read_bytes()
     text = first.read_text(encoding="utf-8")
     assert all(word in text for word in ("ours: model", "members", "chart"))
+
+
+def test_no_more_than_three_panels_stand_side_by_side() -> None:
+    assert [panels(charts) for charts in range(1, 8)] == [(1, 1), (1, 2), (1, 3), (2, 2), (2, 3), (2, 3), (3, 3)]
+
+
+def test_points_far_apart_are_spaced_logarithmically_and_each_is_named(tmp_path: Path) -> None:
+    groups = Chart(
+        "groups", "groups", "ms", (Curve("ours", ((2.0, 50.0), (256.0, 50.0), (8192.0, 40.0))),), is_log=True
+    )
+    text = draw(Picture("groups", "A picture", (groups,) * 4), tmp_path).read_text(encoding="utf-8")
+    assert [text.count(f">{place}</text>") for place in (2, 256, 8192)] == [4, 4, 4]
 
 
 # The command. ---------------------------------------------------------------------------------------------------------

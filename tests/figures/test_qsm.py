@@ -96,6 +96,15 @@ def test_all_senders_are_received_by_all() -> None:
     assert found.rate > 3_000
 
 
+def test_the_same_leaves_a_region_whether_or_not_hiccups_end_with_the_sending() -> None:
+    """A region of 1,000 could not repair what it lacks at the end among new hiccups; the rate is measured before."""
+    run = replace(SHORT, hiccups=0.3, seconds=5)
+    disturbed, calm = measure(run), measure(replace(run, calms=True))
+    assert calm.rates == disturbed.rates
+    assert calm.violations == 0
+    assert [each.calms for each in qsm.FULL.runs(9)] == [False] * 7 + [True]
+
+
 def test_a_member_that_does_not_get_everything_is_a_violation() -> None:
     lab = RegionLab(replace(QUIET, seconds=2))
     lab.world.run_until(SECOND)

@@ -6,6 +6,7 @@ same bytes.
 
 from __future__ import annotations
 
+from math import ceil
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ COLOURS: Final = ("#4477aa", "#bb5566", "#117733", "#ddaa33", "#aa4499", "#44aa9
 MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X", "*")
 PAPER_COLOUR: Final = "#000000"
 PANEL_INCHES: Final = (4.8, 4.4)  # with the legend, which stands below
+PANELS: Final = 3  # at most, side by side: a page shows more of them too small to read
 HEADROOM: Final = 1.06
 SPACE: Final = 0.06  # between panels, as a share of their width
 
@@ -29,13 +31,23 @@ def draw(picture: Picture, folder: Path) -> Path:
     path = folder / f"{picture.name}.svg"
     with matplotlib.rc_context(STYLE):
         width, height = PANEL_INCHES
+        rows, columns = panels(len(picture.charts))
         # Without pyplot there is no window, no display and nothing global.
-        figure = Figure(figsize=(width * len(picture.charts), height), layout=ConstrainedLayoutEngine(wspace=SPACE))
-        axes = figure.subplots(1, len(picture.charts), squeeze=False)[0]
-        for axis, chart in zip(axes, picture.charts, strict=True):
+        layout = ConstrainedLayoutEngine(wspace=SPACE, hspace=SPACE if rows > 1 else None)
+        figure = Figure(figsize=(width * columns, height * rows), layout=layout)
+        axes = figure.subplots(rows, columns, squeeze=False).flat
+        for axis, chart in zip(axes, picture.charts, strict=False):
             _draw_chart(axis, chart)
+        for axis in axes[len(picture.charts) :]:
+            axis.remove()
         figure.savefig(path, metadata={"Date": None})
     return path
+
+
+def panels(charts: int) -> tuple[int, int]:
+    """Rows and columns: as few rows as there can be, and as evenly filled."""
+    rows = ceil(charts / PANELS)
+    return rows, ceil(charts / rows)
 
 
 def _draw_chart(axis: Any, chart: Chart) -> None:
@@ -56,13 +68,23 @@ def _draw_chart(axis: Any, chart: Chart) -> None:
     axis.set_title(chart.title, fontsize=9)
     axis.set_xlabel(chart.x)
     axis.set_ylabel(chart.y)
-    axis.set_xlim(left=0)
+    if chart.is_log:
+        _space_logarithmically(axis, sorted({x for curve in chart.curves for x, _ in curve.points}))
+    else:
+        axis.set_xlim(left=0)
     # A curve that leaves the panel at the top is cut there: all others stay readable.
     least = min((y for curve in chart.curves for _, y in curve.points), default=0.0)
     axis.set_ylim(min(0.0, HEADROOM * least), chart.y_most or HEADROOM * axis.get_ylim()[1])
     axis.grid(color="#e2e2e2", linewidth=0.6)
     axis.spines[["top", "right"]].set_visible(False)
     axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=2, fontsize=7, frameon=False)
+
+
+def _space_logarithmically(axis: Any, places: list[float]) -> None:
+    """Points over several orders of magnitude, each with its number below."""
+    axis.set_xscale("log")
+    axis.set_xticks(places, [f"{place:g}" for place in places])
+    axis.minorticks_off()
 
 
 def _draw_paper(axis: Any, curve: Curve) -> None:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
 
 from ordercast.figures.qsm import PAPER_ACKS, PAPER_JGROUPS, PAPER_RATES, PAPER_REPAIR, QsmFigures
 from ordercast.figures.region_lab import REPAIRS
 from ordercast.figures.report import Chart, Curve, CurveKind, Picture
-
-SHOWN_GROUPS: Final = 999  # of more, figure 1 would be a point far to the right
 
 
 def pictures(found: QsmFigures) -> Iterator[Picture]:
@@ -37,7 +34,7 @@ def _paper(name: str, points: Iterable[tuple[float, float]]) -> Curve:
 
 
 def _rates(found: QsmFigures) -> Iterator[Chart]:
-    shared = [(run.groups, each.rate) for run, each in found.shared() if run.groups < SHOWN_GROUPS]
+    shared = [(run.groups, each.rate) for run, each in found.shared()]
     curves = [
         _curve("one underlay", shared),
         _curve("one each", [(run.groups, each.rate) for run, each in found.owned()]),
@@ -46,7 +43,7 @@ def _rates(found: QsmFigures) -> Iterator[Chart]:
         first = shared[0][1]
         jgroups = [(groups, first * (100 + change) / 100) for groups, change in PAPER_JGROUPS.items()]
         curves.append(_paper("paper: JGroups, of the same first rate", jgroups))
-    yield Chart("figure 1", "groups", "messages/s", tuple(curves))
+    yield Chart("figure 1", "groups", "messages/s", tuple(curves), is_log=True)
     yield Chart(
         "figures 9 and 12",
         "nodes",
@@ -80,9 +77,9 @@ def _recovery(found: QsmFigures) -> Iterator[Chart]:
     replicas = [(run.replicas, each.rate) for run, each in found.by_replicas()]
     yield Chart("figure 13", "replicas", "messages/s", (_curve(nodes, replicas),))
     rates = [(run.tokens_per_s, each.rate) for run, each in tokens]
-    yield Chart("figure 15: rate", "tokens/s", "messages/s", (_curve(nodes, rates),))
+    yield Chart("figure 15: rate", "tokens/s", "messages/s", (_curve(nodes, rates),), is_log=True)
     late = [(run.tokens_per_s, each.repaired_s[0]) for run, each in tokens if each.repaired_s]
-    yield Chart("figure 15: recovery", "tokens/s", "s", (_curve(nodes, late),))
+    yield Chart("figure 15: recovery", "tokens/s", "s", (_curve(nodes, late),), is_log=True)
     last = max(PAPER_ACKS)
     yield Chart(
         "figure 19: recovery",

@@ -69,6 +69,7 @@ class RegionRun:
     growth: float = 0.1  # lambda
     hiccups: float = 0.02
     pauses: bool = False  # a hiccup is a pause, and not a loss
+    calms: bool = False  # hiccups end when the senders stop
     seed: int = 0
 
 
@@ -211,8 +212,7 @@ class RegionLab:
         world.start_all()
         burst = max(1, LONG // run.stands_for)
         kind = Hiccups(run.hiccups, loses=not run.pauses, pauses=run.pauses, burst=burst)
-        if run.hiccups:
-            HiccupSchedule(world, kind)
+        self._hiccups = HiccupSchedule(world, kind) if run.hiccups else None
 
     def measure(self) -> RegionFound:
         run, world = self.run, self.world
@@ -244,6 +244,8 @@ class RegionLab:
         world = self.world
         for program in self.programs:
             program.stop()
+        if self.run.calms and self._hiccups is not None:
+            self._hiccups.end()
         limit_ns = world.now_ns + REST_NS
         wanted = sum(program.submitted for program in self.programs)
         while world.now_ns < limit_ns and any(program.taken < wanted for program in self.programs):

@@ -77,6 +77,7 @@ class Chart:
     y: str
     curves: tuple[Curve, ...]
     y_most: float = 0.0  # 0: what the curves need
+    is_log: bool = False  # x, which then must be above 0
 
 
 @dataclass(frozen=True, slots=True)

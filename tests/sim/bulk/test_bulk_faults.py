@@ -158,6 +158,18 @@ def test_a_pausing_hiccup_stands_still_for_its_share_of_the_second() -> None:
     assert world["n1"].tally.lost == world["n2"].tally.dropped == 0
 
 
+def test_hiccups_end_with_those_that_have_begun() -> None:
+    world = flooded(2, 1, LINK, 1_000)
+    schedule = HiccupSchedule(world, Hiccups(1.0), ["n1"])
+    world.run_until(5 * SECOND)
+    schedule.end()
+    world.run_until(6 * SECOND)
+    lost = world["n1"].tally.lost
+    world.run_until(20 * SECOND)
+    assert [second for second, _ in schedule.shares["n1"]] == [1, 2, 3, 4, 5]
+    assert world["n1"].tally.lost == lost > 0
+
+
 def test_a_chance_of_hiccups_beyond_one_is_refused_and_none_is_none() -> None:
     with pytest.raises(UsageError, match="between 0 and 1"):
         Hiccups(1.5)

@@ -129,11 +129,12 @@ class Hiccups:
 class HiccupSchedule:
     """Makes nodes of a world have hiccups, each node by a chance of its own. Seconds are those of the world's time."""
 
-    __slots__ = ("_model", "_streams", "_world", "shares")
+    __slots__ = ("_has_ended", "_model", "_streams", "_world", "shares")
 
     def __init__(self, world: BulkWorld, model: Hiccups, names: Iterable[str] | None = None) -> None:
         self._world = world
         self._model = model
+        self._has_ended = False
         self._streams: dict[str, tuple[Skips, Random]] = {}
         self.shares: dict[str, list[tuple[int, float]]] = {}  # node -> (second, share) of each hiccup that it had
         for name in list(world.nodes) if names is None else names:
@@ -142,6 +143,10 @@ class HiccupSchedule:
             self.shares[name] = []
             self._plan(name, world.now_ns // SECOND + 1)
 
+    def end(self) -> None:
+        """No hiccup begins from now on; what has begun ends in its time."""
+        self._has_ended = True
+
     def _plan(self, name: str, second: int) -> None:
         """The next hiccup of a node, not before `second`."""
         skip = self._streams[name][0].draw()
@@ -149,6 +154,8 @@ class HiccupSchedule:
             self._world.at((second + skip) * SECOND, self._begin, name)
 
     def _begin(self, name: str) -> None:
+        if self._has_ended:
+            return
         world, model = self._world, self._model
         share = self._streams[name][1].random()
         second = world.now_ns // SECOND
