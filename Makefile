@@ -52,11 +52,11 @@ LIVE := tests/archive tests/daemon tests/network
 WORLDS := tests/sim tests/explore tests/components tests/figures
 
 # Parts run beside each other, the longest first, and more of them than there are cores: who waits leaves one idle.
-PARTS := test-unmeasured test-worlds test-live test-pipeline test-processes test-others lint
+PARTS := test-worlds test-pipeline test-unmeasured test-live test-others test-processes lint
 
 test: ## lint, types, all tests and how much of the code they run
 	@rm -f .coverage .coverage.*
-	@$(MAKE) --no-print-directory --jobs=4 --output-sync=target $(PARTS)
+	@$(MAKE) --no-print-directory --jobs=5 --output-sync=target $(PARTS)
 	$(BIN)/python -m coverage combine --quiet
 	$(BIN)/python -m coverage report
 
