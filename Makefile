@@ -56,7 +56,7 @@ PARTS := test-worlds test-pipeline test-unmeasured test-live test-others test-pr
 
 test: ## lint, types, all tests and how much of the code they run
 	@rm -f .coverage .coverage.*
-	@$(MAKE) --no-print-directory --jobs=5 --output-sync=target $(PARTS)
+	@$(MAKE) --no-print-directory --jobs=4 --output-sync=target $(PARTS)
 	$(BIN)/python -m coverage combine --quiet
 	$(BIN)/python -m coverage report
 
